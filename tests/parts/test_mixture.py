@@ -103,6 +103,49 @@ def test_the_exact_width_is_that_without_a_residual():
             ) < found.width  # fmt: skip
 
 
+def steps(rng, S, count=3000):
+    """Fits after one exchange, of many sizes, with the drift and the residual of a step."""
+    for _ in range(count):
+        dim = int(rng.integers(1, 12))
+        h = np.sort(10.0 ** rng.uniform(-2, 4) * rng.uniform(0.0, 1.0, dim) ** 2)
+        square = S * S * rng.choice([rng.uniform(), 1.0])
+        ell = 10.0 ** rng.uniform(-2, 1.5)
+        q, epsilon = 1.79 * rng.uniform() ** 4, 10.0 ** rng.uniform(-4, 1)
+        yield Fit(h, ell, q, epsilon, np.zeros(dim), square)
+
+
+@pytest.mark.parametrize("S", [0.5, 1.0, 3.0])
+def test_an_accepted_set_is_as_narrow_as_lemma_23_says(S):
+    s, delta, accepted, largest = concordance(LOGISTIC, S), 0.05, 0, 0.0
+    for fit in steps(np.random.default_rng(11), S):
+        found, h, d = global_set(fit, S, s, delta / 2), fit.eigenvalues, len(fit.eigenvalues)
+        if found.width <= 1.2 * found.exact_width:
+            accepted += 1
+            growth = plain_mixture.widening(S * S / d) * S * S / d
+            bound = np.sum(np.log1p(growth * h)) + 2 * log(4 / delta) + 3 * d
+            bound += fit.ell * (S * S - fit.theta_square)
+            W = found.curvature * h + found.shift
+            scaled = found.radius**2 / W * (h + fit.ell) * lower_curvature(2 * S * s) / bound
+            largest = max(largest, scaled.max())
+    assert accepted > 1000
+    assert 1.0 < largest < 18.0
+
+
+@pytest.mark.parametrize("S", [0.5, 1.0, 3.0])
+def test_a_small_step_is_accepted(S):
+    """The bound on exchanges: such a step gains too little to count on."""
+    s, delta, seen = concordance(LOGISTIC, S), 0.05, 0
+    b, smallest = 2 * log(4 / delta), lower_curvature(2 * S * s)
+    for fit in steps(np.random.default_rng(12), S):
+        d, q = len(fit.eigenvalues), fit.drift
+        residual = fit.step_residual * sqrt(2 * exp(q) / smallest)
+        if q <= min(1, b / d) / 20 and residual <= 0.109 * sqrt(b):
+            found = global_set(fit, S, s, delta / 2)
+            assert found.width <= 1.2 * found.exact_width
+            seen += 1
+    assert seen > 300
+
+
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 @pytest.mark.parametrize("reach", [0.0, 0.2, 1.5])
 def test_the_local_set_is_theorem_l_of_the_component_that_starts_smallest(link, reach):
