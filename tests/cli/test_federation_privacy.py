@@ -71,6 +71,10 @@ def test_from_init_to_an_accepted_roster(tmp_path):
     assert first in said
     found = json.loads(federation("privacy", folder, "--json").stdout)["secure_sums"]
     assert found == {"minimum": 4, "roster": first, "members": NAMES.split(",")}
+    # 0.6 of six are four: each of them knows its own share, so three others' are the noise
+    assert "sums over 4 clients or more, and from every other client" in said
+    assert "no two clients may collude; against 2 together epsilon = 1.245" in said
+    assert json.loads(federation("privacy", folder, "--json").stdout)["privacy"]["honest"] == 3
 
     problem = agreement.problem
     fg.Agent.open(file, problem, bundle=place).close()  # its owner accepts the first one by that

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from mpmath import exp, findroot, log, mp, mpf, ncdf
 
 import fedglb as fg
 from fedglb.privacy.accounting import SMOOTHING, gdp_mu
@@ -87,10 +89,65 @@ def test_replace_and_contributions():
 
 
 @pytest.mark.parametrize(
-    ("honest", "clients", "count"), [(0.9, 20, 18), (0.55, 20, 11), (1.0, 7, 7), (0.01, 5, 1)]
-)
-def test_how_many_are_honest(honest, clients, count):
-    assert planned(clients=clients, honest=honest).honest == count
+    ("honest", "clients", "least", "found"),
+    [
+        # in a simulation everybody is in every sum
+        (0.9, 20, None, (18, 20)), (0.55, 20, None, (11, 20)), (0.9, 10, None, (9, 10)),
+        (0.9, 9, None, (8, 9)), (1.0, 7, None, (6, 7)), (0.9, 2, None, (1, 2)),
+        (0.9, 1, None, (1, 1)), (0.01, 5, None, (1, 5)),
+        # in a federation a sum has the agreed minimum, and those trusted
+        (0.9, 20, 5, (17, 18)), (0.9, 20, 18, (17, 18)), (0.9, 20, 19, (18, 19)),
+        (0.8, 20, 18, (16, 18)), (0.9, 5, 5, (4, 5)), (0.9, 3, 3, (2, 3)), (0.1, 9, 3, (1, 3)),
+    ],
+)  # fmt: skip
+def test_how_many_are_honest_and_in_a_sum(honest, clients, least, found):
+    gaussian = fg.GaussianMechanism(1.0, 1e-6, honest=honest)
+    plan = gaussian.plan(PROBLEM, clients, 30, least)
+    assert (plan.honest, plan.members) == found
+    assert plan.members > plan.honest or clients == 1
+    silo = dataclasses.replace(gaussian, noise="silo").plan(PROBLEM, clients, 30, least)
+    assert (silo.honest, silo.members) == (1, 1)
+
+
+def exact_epsilon(mu, delta):
+    """ε of the Gaussian mechanism: the root of its δ(ε), which is written out here."""
+    with mp.workdps(40):
+        e, m = mpf(1), mpf(mu)
+
+        def off(e):
+            return log((ncdf(m / 2 - e / m) - exp(e) * ncdf(-m / 2 - e / m)) / delta)
+
+        return float(findroot(off, (e, 1.2 * e)))
+
+
+@pytest.mark.parametrize(("shares", "epsilon"), [(3, 1.245), (5, 1.128), (9, 1.066)])
+def test_a_client_that_knows_one_share_of_too_few(shares, epsilon):
+    """What ε = 1 becomes if h shares make the noise, and one of just these h is known."""
+    plan = planned(clients=shares + 1, honest=1.0)
+    assert (plan.honest, plan.members) == (shares, shares + 1)
+    assert exact_epsilon(plan.mu, mpf(10) ** -6) == pytest.approx(1.0, abs=1e-10)
+    mu = gdp_mu(1.0, 1e-6) * math.sqrt(shares / (shares - 1))
+    assert plan.against(2) == pytest.approx(mu, rel=1e-12)
+    assert exact_epsilon(mu, mpf(10) ** -6) == pytest.approx(epsilon, abs=5e-4)
+
+
+@pytest.mark.parametrize("least", [None, 3])
+@pytest.mark.parametrize("clients", [2, 3, 5, 9, 10, 11, 30])
+def test_the_noise_towards_every_other_client_is_as_promised(clients, least):
+    """From the shares that are drawn: all of the smallest sum but one add up to σ² and more."""
+    gaussian = fg.GaussianMechanism(1.0, 1e-6)
+    plan = gaussian.plan(PROBLEM, clients, 30, None if least is None else min(least, clients))
+    sigmas = (plan.vector_noise, plan.matrix_noise)
+    for variance, sigma in zip(plan.share_variance(), sigmas, strict=True):
+        others = (plan.members - 1) * variance
+        assert others >= Fraction(sigma) ** 2 * 4**BITS + SMOOTHING
+    assert plan.against(plan.members - plan.honest) == plan.mu
+    assert plan.against(0) <= plan.against(1) <= plan.mu
+    if plan.honest > 1:
+        assert plan.against(plan.members - plan.honest + 1) > plan.mu
+    assert plan.against(clients - 1) == plan.mu * math.sqrt(plan.honest)  # one's own share is left
+    with pytest.raises(fg.InvalidInput, match=f"colluding = {clients}"):
+        plan.against(clients)
 
 
 @pytest.mark.parametrize("noise", ["sums", "silo"])
@@ -155,3 +212,9 @@ def test_noise_that_does_not_fit_is_refused():
 def test_a_plan_for_nobody_is_refused(clients, updates):
     with pytest.raises(fg.InvalidInput):
         planned(clients=clients, updates=updates)
+
+
+@pytest.mark.parametrize("members", [0, 6, 2.5])
+def test_sums_over_more_than_there_are_are_refused(members):
+    with pytest.raises(fg.InvalidInput, match="members = "):
+        fg.GaussianMechanism(1.0, 1e-6).plan(PROBLEM, 5, 30, members)

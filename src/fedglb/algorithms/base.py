@@ -177,7 +177,9 @@ class Algorithm:
         """The solver of global updates, which the presets take as `solver=`; None: no updates."""
         return self.global_update
 
-    def setting(self, problem: Problem, clients: int, horizon: int | None) -> Setting:
+    def setting(
+        self, problem: Problem, clients: int, horizon: int | None, members: int | None = None
+    ) -> Setting:
         """Return the setting of a run, checked against the parts.
 
         Parameters
@@ -188,6 +190,8 @@ class Algorithm:
             N ≥ 1.
         horizon
             T ≥ 1; None if unknown, as in a federation.
+        members
+            The smallest number of clients in a secure sum; None: all of them.
 
         Returns
         -------
@@ -209,7 +213,7 @@ class Algorithm:
         if self.privacy is not None:
             assert self.max_updates is not None
             with under("privacy"):
-                plan = self.privacy.plan(problem, learners, self.max_updates)
+                plan = self.privacy.plan(problem, learners, self.max_updates, members)
         setting = Setting(problem, learners, horizon, float(ridge), float(self.delta), plan)
         self.confidence.check(problem)
         self.trigger.check(setting)

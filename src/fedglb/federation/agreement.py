@@ -115,13 +115,13 @@ class Agreement:
             )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
         self._check_privacy()
+        self._check_sums()
         _ = self.setting  # raises if the algorithm needs a horizon
         _ = self.times  # raises if the schedule never ends
         if self.reward_limit is not None:
             number("reward_limit", self.reward_limit, above=0.0)
         if isinstance(self.feature_map, FeatureMap):
             object.__setattr__(self, "feature_map", self.feature_map.digest)
-        self._check_sums()
         _ = self.facts()  # raises if a part has no stored name
 
     def _check_sums(self) -> None:
@@ -169,7 +169,7 @@ class Agreement:
     @property
     def setting(self) -> Setting:
         """The setting of clients and coordinator; it has no horizon."""
-        return self.algorithm.setting(self.problem, self.max_clients, None)
+        return self.algorithm.setting(self.problem, self.max_clients, None, self.minimum)
 
     def check_reward(self, reward: float) -> float:
         """Return `reward` as a float that every member accepts, or raise `InvalidInput`."""
@@ -194,7 +194,7 @@ class Agreement:
     def min_members(self) -> int:
         """The smallest number of members in a secure sum that also have enough noise."""
         plan = self.setting.noise
-        return max(self.minimum or 0, 1 if plan is None else plan.honest)
+        return max(self.minimum or 0, 1 if plan is None else plan.members)
 
     def with_roster(self, digest: bytes, names: Sequence[str]) -> Agreement:
         """Return the agreement of a federation with these members; raise if they are too few."""

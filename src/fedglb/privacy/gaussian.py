@@ -39,6 +39,9 @@ class NoisePlan:
     matrix_share: float
     #: h, the number of clients whose noise adds up to σ_v and σ_H; 1 if each client's noise does.
     honest: int
+    #: M, the smallest number of clients in a sum: above h, as a client knows its own share; 1 for
+    #: one client, or if each client's noise adds up to σ_v and σ_H.
+    members: int
     #: Differences of v and H between neighbouring datasets, before weights and rounding.
     vector_bound: float
     matrix_bound: float
@@ -83,6 +86,15 @@ class NoisePlan:
         unit = self.vector_noise * math.sqrt(1.0 - self.hessian_share) / self.vector_bound
         return _changed(self, releases) / unit
 
+    def against(self, colluding: int) -> float:
+        """Return μ against a number of clients that know each other's noise, or leave it out.
+
+        It is for an interaction of another client, with the coordinator among those who collude.
+        """
+        integer("colluding", colluding, at_least=0, at_most=self.clients - 1)
+        others = max(self.members - colluding, 1)  # that other client at least
+        return self.mu * math.sqrt(self.honest / others)
+
     def share_variance(self) -> tuple[Fraction, Fraction]:
         """Return the variances of the whole numbers that one client adds to v and to H.
 
@@ -118,8 +130,8 @@ class GaussianMechanism:
         Interactions per user that are protected together; the application must limit users to
         this number.
     honest
-        The share of clients trusted to add their noise and keep it secret;
-        for "sums".
+        The share of clients trusted to add their noise and keep it secret; for "sums". If these
+        are all clients of a sum, each adds enough for one less: it knows its own noise.
     hessian_share
         The share of μ² that is spent on the matrices.
     reward_limit
@@ -203,7 +215,9 @@ class GaussianMechanism:
             )
         return float(low), float(high)
 
-    def plan(self, problem: Problem, clients: int, updates: int) -> NoisePlan:
+    def plan(
+        self, problem: Problem, clients: int, updates: int, members: int | None = None
+    ) -> NoisePlan:
         """Return the noise of a run.
 
         Parameters
@@ -214,6 +228,9 @@ class GaussianMechanism:
             The number of clients.
         updates
             B, the number of planned releases.
+        members
+            The smallest number of clients in a sum, if that is more than the trusted ones; None:
+            all clients are in every sum.
 
         Returns
         -------
@@ -227,6 +244,8 @@ class GaussianMechanism:
         """
         integer("clients", clients)
         integer("updates", updates, at_most=fixed_point.MOST_BATCHES)
+        if members is not None:
+            integer("members", members, at_most=clients)
         rewards = self.rewards(problem)
         residual, slope = residual_bound(problem.link, problem.S, rewards), problem.k_mu
         if residual > fixed_point.LARGEST:
@@ -235,8 +254,13 @@ class GaussianMechanism:
         bounds = sensitivities(residual, slope, self.neighbours, self.contributions)
         mu, share = gdp_mu(self.epsilon, self.delta), self.hessian_share
         together = joint(problem.link, problem.S, rewards, self.neighbours, share)
-        # the product of a share and a whole number may be a little too large: 0.55 · 20
-        honest = max(math.ceil(self.honest * clients - 1e-9), 1) if self.noise == "sums" else 1
+        honest = least = 1
+        if self.noise == "sums":
+            # the product of a share and a whole number may be a little too large: 0.55 · 20
+            trusted = max(math.ceil(self.honest * clients - 1e-9), 1)
+            least = clients if members is None else max(members, trusted)
+            # towards a client that knows its own share (docs/privacy.md, section Shares)
+            honest = max(min(trusted, least - 1), 1)
         bare = NoisePlan(
             updates=updates,
             vector_noise=math.nan,  # these four follow from the others
@@ -244,6 +268,7 @@ class GaussianMechanism:
             vector_share=math.nan,
             matrix_share=math.nan,
             honest=honest,
+            members=least,
             vector_bound=bounds[0],
             matrix_bound=bounds[1],
             residual_limit=residual,

@@ -31,8 +31,8 @@ class PrivacyStatement:
         Number of releases made, and planned.
     vector_noise, matrix_noise
         The standard deviations of the noise in one release, of v and of H.
-    honest
-        Number of clients that must add their noise and keep it secret.
+    honest, members
+        h and M: h of the at least M clients in every sum must add their noise and keep it secret.
     protects
         The protection, and against whom, one sentence each.
     caveats
@@ -51,6 +51,8 @@ class PrivacyStatement:
     epsilon = 1, delta = 1e-06 (zero-out neighbours); spent so far: epsilon = 0.976
     >>> round(said.spent(30), 3), said.spent(0)
     (1.0, 0.0)
+    >>> round(said.against(20), 3), round(said.against(40), 3)  # 20, 40 of 200 collude
+    (1.0, 1.066)
     """
 
     epsilon: float
@@ -65,6 +67,7 @@ class PrivacyStatement:
     vector_noise: float
     matrix_noise: float
     honest: int
+    members: int
     protects: tuple[str, ...]
     caveats: tuple[str, ...]
     plan: NoisePlan = field(repr=False)
@@ -85,6 +88,21 @@ class PrivacyStatement:
         count = self.releases if releases is None else releases
         integer("releases", count, at_least=0, at_most=self.updates)
         return gdp_epsilon(self.plan.spent(count), self.delta)
+
+    def against(self, colluding: int) -> float:
+        """Return ε, at the same δ, against the coordinator and a number of clients together.
+
+        Parameters
+        ----------
+        colluding
+            The number of clients that tell each other their share of the noise, or leave it out.
+
+        Returns
+        -------
+        float
+            ε of all planned releases, for an interaction of another client, in the smallest sums.
+        """
+        return gdp_epsilon(self.plan.against(colluding), self.delta)
 
     def __str__(self) -> str:
         several = f", {self.contributions} interactions per user" if self.contributions > 1 else ""
@@ -127,43 +145,45 @@ def state(
         vector_noise=plan.vector_noise,
         matrix_noise=plan.matrix_noise,
         honest=plan.honest,
+        members=plan.members,
         # the last sentence is about users of the same client
         protects=_protects(gaussian, plan)[: -1 if learns else None],
-        caveats=_caveats(gaussian, simulated, learns),
+        caveats=_caveats(gaussian, plan, simulated, learns),
         plan=plan,
     )
 
 
 def _protects(gaussian: GaussianMechanism, plan: NoisePlan) -> tuple[str, ...]:
-    promise = f"({gaussian.epsilon:g}, {gaussian.delta:g})"
-    if gaussian.noise == "silo":
+    promise, may = f"({gaussian.epsilon:g}, {gaussian.delta:g})", plan.members - plan.honest
+    users = f"every user from the other users, also of the same client: {promise} (joint privacy)"
+    if plan.honest == 1:  # each client's noise suffices
         return (
             f"every interaction from the coordinator and the other clients, even if they collude: "
             f"{promise}",
-            f"every user from the other users, also of the same client: {promise} (joint privacy)",
+            users,
         )
-    sums = f"every interaction from the coordinator, which sees only sums over clients: {promise}"
-    users = (
-        f"every user from the other users and from other clients, who see the model: {promise} "
-        "(joint privacy)"
-    )
-    if plan.honest == plan.clients:
-        return f"{sums}; holds if no member colludes with the coordinator", users
+    collude = "no two clients may collude"
+    if may > 1:
+        collude = f"up to {may} clients may collude, also with the coordinator"
+    more = gdp_epsilon(plan.against(may + 1), gaussian.delta)
     return (
-        f"{sums}, if the noise of {plan.honest} honest clients is in every sum",
-        f"every interaction from the coordinator together with other clients: {promise}, as long "
-        f"as {plan.honest} clients in every sum are honest",
+        f"every interaction from the coordinator, which sees only sums over {plan.members} clients "
+        f"or more, and from every other client, which knows its share of the noise: {promise}",
+        f"this holds while {plan.honest} clients in every sum are honest: {collude}; "
+        f"against {may + 1} together epsilon = {more:.4g}",
         users,
     )
 
 
-def _caveats(gaussian: GaussianMechanism, simulated: bool, learns: bool) -> tuple[str, ...]:
+def _caveats(
+    gaussian: GaussianMechanism, plan: NoisePlan, simulated: bool, learns: bool
+) -> tuple[str, ...]:
     most = gaussian.contributions
     notes = [
         f"a user with more than {most} interaction{'s' if most > 1 else ''} is protected less",
         "the participants and times of updates are public",
     ]
-    if gaussian.noise == "sums":
+    if plan.honest > 1:
         notes.append("it requires secure sums: single clients' messages reveal more")
     if learns:
         notes.append(

@@ -138,6 +138,17 @@ def test_a_set_has_as_many_members_as_the_noise_needs():
     assert table(3, 20, privacy=privacy).build().min_members == 18
     assert table(19, 20, privacy=privacy).build().min_members == 19
     assert table(3, 20).build().min_members == 3
+    assert table(3, 3, privacy=privacy).build().min_members == 3
+
+
+@pytest.mark.parametrize(
+    ("minimum", "clients", "honest"),
+    [(3, 3, 2), (5, 5, 4), (3, 20, 17), (18, 20, 17), (19, 20, 18)],
+)
+def test_the_noise_is_enough_without_any_one_member_of_a_set(minimum, clients, honest):
+    agreement = table(minimum, clients, privacy={"epsilon": 1.0, "delta": 1e-6}).build()
+    plan = agreement.setting.noise
+    assert plan.honest == honest < agreement.min_members == plan.members
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ class PrivacyStatus(msgspec.Struct, frozen=True):
     spent: float  # ε, at the same δ, of all updates begun: each may have been answered
     releases: int  # updates begun
     updates: int  # covered by the budget
+    honest: int  # number of clients in every sum that must be honest; 1 with silo noise
     protects: tuple[str, ...]  # against whom, one sentence each
     caveats: tuple[str, ...]  # the assumptions
 

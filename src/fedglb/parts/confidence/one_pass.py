@@ -83,7 +83,8 @@ class OnePassRadius(Confidence[FrozenHessianState]):
     Raises
     ------
     InvalidInput
-        From `check`, if the link's loss is not a likelihood (probit).
+        From `check`, if the link's loss is not a likelihood (probit). From `constants`, if the
+        noise is so small that its whole numbers are not like normal ones (ε above 10⁶ or more).
 
     References
     ----------
@@ -163,7 +164,8 @@ class OnePassRadius(Confidence[FrozenHessianState]):
         return np.concatenate([model.radius_terms[: SET_CENTRE + d], inverse.ravel()])
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return S."""
+        """Return S; raise `InvalidInput` if the noise is too small for the proof."""
+        _check_noise(setting)
         return in_order({BALL: setting.problem.S})
 
     def centre(self, state: FrozenHessianState) -> FloatArray:
@@ -261,13 +263,11 @@ class _Noise:
         self._plan: NoisePlan | None = setting.noise
         if self._plan is None:
             return
-        problem, B, d = setting.problem, self._plan.updates, setting.problem.dim
+        problem, d = setting.problem, setting.problem.dim
         scales = self._plan.scales() * (UNIT / problem.dispersion)
         self._vector, self._matrix = float(scales[0]), float(scales[-1])
         # ‖N‖ ≤ σ(√(2d) + t) for all pairs of prefix sums, but with probability δ/2
-        self._tail = math.sqrt(2.0 * d) + math.sqrt(
-            2.0 * math.log(2.0 * B * (B + 1) / setting.delta)
-        )
+        self._tail = math.sqrt(2.0 * d) + _deviations(self._plan, setting)
         self._both = self._vector**2 + (self._matrix * problem.S) ** 2
         numbers = [each.number for each in path]
         self._factors = np.zeros((len(path) + 1, len(path)))  # of releases in prefix sums
@@ -289,6 +289,26 @@ class _Noise:
     def vector(self, first: int, last: int) -> float:
         """Return c̄: how large a variance n − Nθ* has, n and N being the noise in Ũ and P̃."""
         return 0.0 if self._plan is None else self._both * self._variance(first, last)
+
+
+def _deviations(plan: NoisePlan, setting: Setting) -> float:
+    """Return t of Lemma 34: √(2 log(2B(B+1)/δ))."""
+    return math.sqrt(2.0 * math.log(2.0 * plan.updates * (plan.updates + 1) / setting.delta))
+
+
+def _check_noise(setting: Setting) -> None:
+    """Raise unless Lemma 34 holds for the whole numbers that agents draw: (10.0) of the theory."""
+    plan, d = setting.noise, setting.problem.dim
+    if plan is None:
+        return
+    sigma = math.sqrt(plan.share_variance()[1] * setting.clients)
+    least = 36.0 * math.sqrt(2.0 * d) * (_deviations(plan, setting) + math.sqrt(5.0 * d + 20.0))
+    if not sigma >= least:
+        allowed = (
+            f"a smaller epsilon, or another radius: noise of {sigma:.3g} units of 2⁻³⁰ in the sums "
+            f"is below {least:.3g}, from which on the set is proven"
+        )
+        raise InvalidInput("confidence", "OnePassRadius()", allowed)
 
 
 def _sums_from(terms: FloatArray) -> FloatArray:
