@@ -80,6 +80,7 @@ class AgentConnection:
     # -- inside the loop, which all agents of the process share -----------------------------------
 
     def _start(self) -> None:
+        self._background.start(self._session.answers.prepare_noise)
         self._main = asyncio.create_task(self._talk())
         self._main.add_done_callback(lambda _: self._ended.set())
 
@@ -132,6 +133,7 @@ class AgentConnection:
                     for answer in await self._background.run(self._answers, message):
                         await self._send(answer)
                 if not self._waiting:
+                    self._background.start(self._session.answers.prepare_noise)  # for the next one
                     return
                 message = self._decoded(self._waiting.popleft())
         finally:
@@ -231,6 +233,11 @@ class Background:
             if "shutdown" in str(error):
                 return []  # the interpreter exits, and the agent was not closed
             raise
+
+    def start(self, action: Callable[[], None]) -> None:
+        """Run an action in the pool some time; nobody waits for it."""
+        with contextlib.suppress(RuntimeError):  # the pool was shut down
+            self._pool.submit(action)
 
     def turns(self, server: str) -> asyncio.Semaphore:
         """Return the semaphore that bounds simultaneous handshakes with one server."""
