@@ -188,7 +188,10 @@ class UpdateStore:
         row = self.db.execute(
             "SELECT slot, attempt, transcript, members, consented FROM secure_sum"
         ).fetchone()
-        return SumState() if row is None else SumState(*row[:4], bool(row[4]))
+        if row is None:
+            return SumState()
+        slot, attempt, transcript, members, consented = row
+        return SumState(slot, attempt, transcript, members, bool(consented))
 
     def write_sum_state(self, state: SumState, release: StoredRelease | None) -> None:
         """Write the state, with the masked release if there is one."""

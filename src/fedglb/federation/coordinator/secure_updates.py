@@ -25,12 +25,12 @@ from fedglb.federation.coordinator.updates import Addressed, UpdateDriver
 from fedglb.federation.secure_sums.attempts import SumAttempts
 from fedglb.federation.secure_sums.session_keys import SignedKey, verify
 from fedglb.federation.secure_sums.transcript import SumRules, model_digest
-from fedglb.federation.wire.messages import Downward
 from fedglb.federation.wire.sum_messages import (
     AllHere,
     Consent,
     SessionKey,
     SessionKeys,
+    SumCall,
     SumOffer,
     SumReady,
 )
@@ -242,30 +242,32 @@ class SecureUpdateDriver(UpdateDriver):
     # -- messages ----------------------------------------------------------------------------
 
     def _say(self, clients: Iterable[str], again: bool = False) -> list[Addressed]:
-        """Return the requests of this stage to these clients.
-
-        A member that has restarted cannot answer a call with its old key: it is called again, in
-        another attempt, when its new key arrives.
-        """
-        sums, out = self.sums, list[Addressed]()
+        """Return the requests of this stage to these clients."""
+        sums = self.sums
         assert sums is not None
-        message: Downward
+        if sums.call is None:
+            offer = SumOffer(sums.slot, sums.model, self._model)
+            return [(client, offer) for client in clients]
+        if sums.phase == "called":
+            return self._calls(clients, sums, sums.call, again)
+        here = AllHere(sums.slot, sums.call.transcript, sums.signatures)
+        return [(client, here) for client in clients]
+
+    def _calls(
+        self, clients: Iterable[str], sums: SumAttempts, call: SumCall, again: bool
+    ) -> list[Addressed]:
+        """Return the call to these clients, with the keys that they lack.
+
+        A member that has restarted would refuse a call with its old key, and withdraw. It is
+        called in another attempt when its new key arrives.
+        """
+        out: list[Addressed] = []
         for client in clients:
-            match sums.phase:
-                case "offered":
-                    message = SumOffer(sums.slot, sums.model, self._model)
-                case "called":
-                    assert sums.call is not None
-                    if not self._has_its_key(sums.keys, client):
-                        continue
-                    keys = self._lacking(client, sums, again)
-                    if keys:
-                        out.append((client, SessionKeys(keys)))
-                    message = sums.call
-                case _:
-                    assert sums.call is not None
-                    message = AllHere(sums.slot, sums.call.transcript, sums.signatures)
-            out.append((client, message))
+            if not self._has_its_key(sums.keys, client):
+                continue
+            if keys := self._lacking(client, sums, again):
+                out.append((client, SessionKeys(keys)))
+            out.append((client, call))
         return out
 
     def _lacking(
