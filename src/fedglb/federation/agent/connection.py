@@ -80,7 +80,7 @@ class AgentConnection:
     # -- inside the loop, which all agents of the process share -----------------------------------
 
     def _start(self) -> None:
-        self._background.start(self._session.answers.prepare_noise)
+        self._prepare()
         self._main = asyncio.create_task(self._talk())
         self._main.add_done_callback(lambda _: self._ended.set())
 
@@ -133,11 +133,16 @@ class AgentConnection:
                     for answer in await self._background.run(self._answers, message):
                         await self._send(answer)
                 if not self._waiting:
-                    self._background.start(self._session.answers.prepare_noise)  # for the next one
+                    self._prepare()
                     return
                 message = self._decoded(self._waiting.popleft())
         finally:
             self._pass = None
+
+    def _prepare(self) -> None:
+        """Let the next release's noise be drawn, if there is any."""
+        if self._session.client.agreement.setting.noise is not None:
+            self._background.start(self._session.answers.prepare_noise)
 
     def _decoded(self, payload: bytes) -> Downward | None:
         client = self._session.client

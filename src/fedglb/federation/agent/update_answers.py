@@ -178,8 +178,8 @@ class UpdateAnswers:
     def prepare_noise(self) -> None:
         """Draw the noise of the next release now: the time of its answer then does not show it."""
         plan = self._durable.agreement.setting.noise
-        if plan is not None:
-            self._durable.noise.prepare(plan)
+        assert plan is not None
+        self._durable.noise.prepare(plan)
 
     def note_released(self, update: int) -> None:
         """Note that the coordinator has this client's release for an update.
