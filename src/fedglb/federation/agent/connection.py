@@ -133,14 +133,16 @@ class AgentConnection:
                     for answer in await self._background.run(self._answers, message):
                         await self._send(answer)
                 if not self._waiting:
-                    self._prepare()
                     return
                 message = self._decoded(self._waiting.popleft())
         finally:
             self._pass = None
 
     def _prepare(self) -> None:
-        """Let the next release's noise be drawn, if there is any."""
+        """Let the next release's noise be drawn, if there is any.
+
+        Not right after a release: the update goes on, and its answers would take longer.
+        """
         if self._session.client.agreement.setting.noise is not None:
             self._background.start(self._session.answers.prepare_noise)
 
@@ -174,6 +176,7 @@ class AgentConnection:
                     await self._wanted.wait()
             except TimeoutError:
                 await self._send(self._session.beat())
+                self._prepare()
                 continue
             self._wanted.clear()
             request = self._session.request()
