@@ -1,11 +1,11 @@
 """What secure sums cost: processor time of one client, and the time of an update over NATS.
 
 Run from the repository's root: `.venv/bin/python -m benchmarks.secure_sums [--agents 20]`. First
-the masks and the noise of one client and update (thread time, medians). Then updates of four
-federations at once, each with its own server, coordinator and agents' processes on this machine:
-sums in the clear without noise, noise in every silo, secure sums without and with noise. Their
-schedules are the same and start a fraction of a second apart, so that updates take turns. An
-update counts from its start until the coordinator has the model.
+the masks, the signatures to verify and the noise of one client and update (thread time, medians).
+Then updates of four federations at once, each with its own server, coordinator and agents'
+processes on this machine: sums in the clear without noise, noise in every silo, secure sums without
+and with noise. Their schedules are the same and start a fraction of a second apart, so that updates
+take turns. An update counts from its start until the coordinator has the model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ import numpy as np
 import fedglb as fg
 from benchmarks.local_federation import SPAWN, Place, coordinator, federation, learn
 from fedglb.federation import Agent
+from fedglb.federation.certificates import Certificate
+from fedglb.federation.operator.authority import Authority
 from fedglb.federation.secure_sums.masks import masked, own_seed
+from fedglb.federation.secure_sums.roster import Roster
+from fedglb.federation.secure_sums.session_keys import KeyRing, verify_parts
 from fedglb.privacy import SystemNoise
 from fedglb.privacy.fixed_point import size
 
@@ -46,22 +50,35 @@ BESIDE = {
 }
 
 
-def client_costs(clients: int, dim: int, repeats: int = 40) -> tuple[float, float]:
-    """Return the median milliseconds of one client's masks and of its noise."""
+def client_costs(clients: int, dim: int, repeats: int = 40) -> tuple[float, float, float]:
+    """Return the median milliseconds of one client's masks, of signatures and of its noise."""
     problem = fg.Problem(dim)
     plan = fg.GaussianMechanism(epsilon=1.0, delta=1e-6).plan(problem, clients, updates=30)
     secrets = {k: os.urandom(32) for k in range(1, clients)}
     numbers, secret = np.arange(size(dim)), os.urandom(32)
-    masks, noise = [], []
+    keys, names = member("shop-1"), ["shop-1"] * clients
+    masks, signatures, noise = [], [], []
     for k in range(repeats):
         transcript = os.urandom(32)
         start = time.thread_time()
         masked(numbers, 0, secrets, own_seed(secret, transcript), transcript)
         masks.append(time.thread_time() - start)
+        signed = [keys.sign(transcript)] * clients
+        start = time.thread_time()
+        verify_parts(keys.roster, names, signed, transcript)
+        signatures.append(time.thread_time() - start)
         start = time.thread_time()
         SystemNoise().draw("shop-1", 1 + k % 30, plan)
         noise.append(time.thread_time() - start)
-    return 1e3 * statistics.median(masks), 1e3 * statistics.median(noise)
+    masked_in, verified_in, drawn_in = map(statistics.median, (masks, signatures, noise))
+    return 1e3 * masked_in, 1e3 * verified_in, 1e3 * drawn_in
+
+
+def member(name: str) -> KeyRing:
+    """Return the keys of the only member of a roster."""
+    issued = Authority.new("bench").issue(f"fedglb://bench/{name}/1")
+    roster = Roster.of({name: Certificate(issued.certificate)})
+    return KeyRing("bench", roster, name, 1, "session", issued.key)
 
 
 def run_agents(place: Place, names: Sequence[str], pipe: Any) -> None:
@@ -119,10 +136,10 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=25)
     parser.add_argument("--first", type=float, default=15.0, help="seconds until the first one")
     given = parser.parse_args()
-    print("| clients | d | masks | noise | together |\n|---|---|---|---|---|")
+    print("| clients | d | masks | signatures | noise |\n|---|---|---|---|---|")
     for clients, dim in ((5, 10), (20, 10), (200, 10), (2000, 10), (200, 55)):
-        masks, noise = client_costs(clients, dim)
-        print(f"| {clients} | {dim} | {masks:.2f} ms | {noise:.2f} ms | {masks + noise:.2f} ms |")
+        costs = " | ".join(f"{each:.2f} ms" for each in client_costs(clients, dim))
+        print(f"| {clients} | {dim} | {costs} |")
     found = updates_of(given.agents, given.updates, given.first)
     # the first one brings keys, and pages into memory
     middle = {kind: statistics.median(seconds[1:]) for kind, seconds in found.items()}

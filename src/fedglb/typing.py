@@ -25,6 +25,7 @@ class ArrayKind(Enum):
 
 # For fields of messages and models. Decoding checks types and bounds.
 Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]  # exact as a double, in every language
+Signature: TypeAlias = Annotated[bytes, Meta(max_length=80)]
 Vector: TypeAlias = Annotated[FloatArray, ArrayKind.VECTOR]
 Symmetric: TypeAlias = Annotated[FloatArray, ArrayKind.SYMMETRIC]
 Numbers: TypeAlias = Annotated[FloatArray, ArrayKind.NUMBERS]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.federation.agreement import Agreement
+from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.status import privacy_of, schedule_of
 from fedglb.federation.wire.messages import Admitted, Goodbye, Rejected, Withdrawal
+from fedglb.privacy import discrete_gaussian
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
+from fedglb.problem_table import ProblemTable
 from fedglb.protocol.messages import BatchSums, SumsRequest, SyncRequest
 from fedglb.protocol.one_pass import sums_of
+from tests.federation.helpers.in_process import Serving
 from tests.federation.helpers.lossy_network import (
     DIM,
     PATIENT,
@@ -25,6 +29,7 @@ from tests.federation.helpers.lossy_network import (
     harness,
     texts,
 )
+from tests.federation.helpers.nats_federation import PATIENCE, eventually, federation
 from tests.federation.helpers.recorded import Simulation
 
 SILO = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, noise="silo")
@@ -255,6 +260,51 @@ def test_the_budget_holds_under_a_coordinator_that_renumbers(tmp_path, caplog):
         assert spent.refused == "update 6: the privacy budget of 5 updates is spent"
         assert spent.refused in caplog.text
         assert sent_by(running, "a") == before
+
+
+# -- noise before the request --------------------------------------------------------------
+
+
+def test_an_answer_draws_nothing_if_its_noise_is_prepared(tmp_path, monkeypatch):
+    with harness(tmp_path, ["a"], agreement=private()) as running:
+        running.until(running.everybody_here)
+        running.feed()
+        node, plan = running.nodes["a"], running.agreement.setting.noise
+        session = node.agent_session
+        session.answers.prepare_noise()
+        _, noise = node.learner.noise._ready
+        with monkeypatch.context() as no_draw:
+            no_draw.delattr(discrete_gaussian, "sample")
+            [first] = session.receive(SumsRequest("a", 1, 0))
+            batch = node.learner.releases.batches()[1]
+            np.testing.assert_array_equal(first.numbers, plan.encoded({1: batch}, 1) + noise)
+            with pytest.raises(AttributeError):  # it is used up
+                session.receive(SumsRequest("a", 2, 0))
+        [second] = session.receive(SumsRequest("a", 2, 0))
+        assert isinstance(second, BatchSums)
+
+
+def test_an_agent_prepares_its_noise_when_it_opens_and_after_each_release(tmp_path):
+    given = {"name": "fedglb-private", "updates": 2, "first": 0.1, "growth": 2.0,
+             "privacy": {"epsilon": 1.0, "delta": 1e-6, "noise": "silo"}}  # fmt: skip
+    table = AgreementTable(2, ProblemTable(DIM), given)
+    with federation(tmp_path, "ab", table) as running, ExitStack() as stack:
+        problem = table.problem.build()
+        agents = [
+            stack.enter_context(
+                fg.Agent.open(
+                    tmp_path / f"{n}.db", problem, bundle=running.bundle(n).folder, beat=0.2
+                )
+            )
+            for n in "ab"
+        ]
+        sources = [agent._client.noise for agent in agents]
+        eventually(lambda: all(each._ready for each in sources), "noise before any request")
+        first = [each._ready for each in sources]
+        stack.enter_context(Serving(running, tmp_path / "state.db", quorum=2))
+        assert all(agent.wait_for_model(1, PATIENCE) for agent in agents)
+        eventually(lambda: all(each._ready for each in sources), "noise after a release")
+        assert all(each._ready is not old for each, old in zip(sources, first, strict=True))
 
 
 # -- a coordinator that has lost its file ------------------------------------------------------

@@ -16,7 +16,7 @@ from fedglb.federation.secure_sums.masks import unmasked
 from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire.messages import Withdrawal
-from fedglb.federation.wire.sum_messages import AllHere, SumCall, SumOffer, SumReady
+from fedglb.federation.wire.sum_messages import SumCall, SumOffer, SumReady
 from fedglb.protocol.messages import BatchSums, Derivatives, Evaluate, MaskedSum, SumsRequest
 from tests.federation.helpers.evil_coordinator import NAMES, Evil
 from tests.federation.helpers.secure_network import plain_sums
@@ -56,7 +56,7 @@ def test_an_honest_sum_and_then_a_second_set(evil):
     without = evil.call(NAMES[1:], attempt=2)
     for name in NAMES[1:]:
         assert evil.refuses(name, without)
-        assert evil.refuses(name, AllHere(without.update, without.transcript))
+        assert evil.refuses(name, evil.all_here(without))
         assert evil.consent(name, whole) == seeds[name], "the same again is nothing new"
 
 
@@ -69,7 +69,7 @@ def test_two_sets_are_masked_and_one_is_agreed_to(evil):
     vectors = {name: evil.masked(name, without) for name in NAMES[1:]}
     seeds = {name: evil.consent(name, without) for name in NAMES[1:]}
     for name in NAMES[1:]:
-        assert evil.refuses(name, AllHere(whole.update, whole.transcript))
+        assert evil.refuses(name, evil.all_here(whole))
     # the samples were in the first sum: now there are none
     assert total(vectors.values(), seeds.values(), without.transcript) == [0] * 5
 
@@ -83,12 +83,13 @@ def test_late_consent(evil):
     evil.offer()
     second = evil.call()
     for name in NAMES:
-        assert evil.refuses(name, AllHere(first.update, first.transcript))
-        assert evil.refuses(name, AllHere(second.update, first.transcript))
+        assert evil.refuses(name, evil.all_here(first))
+        assert evil.refuses(name, replace(evil.all_here(first), update=second.update))
         evil.masked(name, second)
+    for name in NAMES:
         evil.consent(name, second)
-        assert evil.refuses(name, AllHere(first.update, first.transcript))
-        assert evil.refuses(name, AllHere(second.update, first.transcript))
+        assert evil.refuses(name, evil.all_here(first))
+        assert evil.refuses(name, replace(evil.all_here(first), update=second.update))
         assert evil.refuses(name, SumOffer(first.update, NO_MODEL))
 
 
@@ -151,14 +152,15 @@ def test_repeated_and_replayed_calls(evil):
 
 
 def test_different_sets_told_to_different_agents_give_noise(evil):
-    """Everybody agrees; a sum of any of what was sent, with all seeds, is still noise."""
+    """Nobody agrees; and with all seeds, a sum of any of what was sent is still noise."""
     seen = []
     for _ in range(8):
         evil.offer()
         whole, without = evil.call(), evil.call(NAMES[1:])
         told = {name: whole if name in "abc" else without for name in NAMES}
         vectors = {name: evil.masked(name, told[name]) for name in NAMES}
-        seeds = {name: evil.consent(name, told[name]) for name in NAMES}
+        assert all(evil.refuses(name, evil.all_here(told[name])) for name in NAMES)
+        seeds = {name: evil.seed(name, told[name]) for name in NAMES}
         for group in ("abc", "de", "ab", "a", "d"):
             parts = [vectors[name] for name in group], [seeds[name] for name in group]
             seen += total(*parts, told[group[0]].transcript)
@@ -185,26 +187,31 @@ def test_two_sessions_of_one_agent(evil):
 
 
 def test_an_agent_dies_while_it_masks(evil):
-    """It never answers a call with other noise, whichever session's keys the call is made with."""
+    """It never answers a call with other noise, whichever session's keys the call is made with.
+
+    It agrees to a sum only if its vector was heard. Else there may be another attempt.
+    """
     written = []
     for at in itertools.count(1):
         evil.offer()
         call = evil.call()
+        for name in NAMES[1:]:
+            evil.masked(name, call)
         later = evil.dies("a", call, at)
         assert evil.refuses("a", call), at
         state = evil.nodes["a"].agent_session.answers.sum_state()
         written.append(state.transcript == call.transcript)
         if written[-1]:
             assert evil.refuses("a", evil.call()), at
-            # it agrees to what it may have sent, and then to nothing else
+        if not later:
             evil.consent("a", call)
             assert evil.refuses("a", evil.call(attempt=2)), at
-        else:
-            again = evil.call()
-            evil.masked("a", again)
-            evil.consent("a", again)
-        if not later:
             break
+        assert evil.refuses("a", evil.all_here(call)), at
+        again = evil.call(attempt=2)
+        for name in NAMES:
+            evil.masked(name, again)
+        evil.consent("a", again)
     assert written == sorted(written)
     assert not written[0]
     assert written[-2:] == [True, True]  # before its answer is sent
@@ -217,7 +224,7 @@ def test_an_agent_dies_while_it_agrees(evil):
         evil.offer()
         call = evil.call()
         vectors = {name: evil.masked(name, call) for name in NAMES}
-        later = evil.dies("a", AllHere(call.update, call.transcript), at)
+        later = evil.dies("a", evil.all_here(call), at)
         other = evil.call(attempt=2)
         written.append(evil.nodes["a"].agent_session.answers.sum_state().consented)
         if written[-1]:

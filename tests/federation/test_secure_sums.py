@@ -25,6 +25,7 @@ from fedglb.federation.wire.sum_messages import (
     SumOffer,
     SumReady,
 )
+from fedglb.privacy import PreparedNoise, discrete_gaussian
 from fedglb.problem_table import ProblemTable
 from fedglb.protocol.messages import BatchSums, Evaluate, MaskedSum, NewModel, SumsRequest
 from tests.federation.helpers.in_process import Serving, honest
@@ -223,6 +224,38 @@ def test_who_does_not_answer_is_left_out_and_what_was_sent_before_stays_hidden(r
     assert taken == dict.fromkeys(NAMES, 5)
 
 
+def test_who_has_restarted_is_called_when_its_new_key_is_here(start):
+    """It had masked its numbers: it would refuse the old call, and all are needed."""
+    running = start(agreement=secure(minimum=5))
+    masked, late = [], []
+
+    def lost(way, name, message):
+        if name != "c" or way != "up":
+            return False
+        if isinstance(message, MaskedSum) and not masked:
+            masked.append(message)
+            running.take_down("c")
+            return True
+        if isinstance(message, SessionKey) and masked:
+            late.append(message)
+            return True
+        return False
+
+    running.lost = lost
+    running.until(lambda: bool(late))
+    running.said.clear()
+    running.run(1.5)  # requests are repeated
+    assert running.heard("down", SumCall, "c") == []
+    assert running.heard("up", Withdrawal) == []
+    running.lost = lambda way, name, m: False
+    running.say(running.nodes["c"], late[0])
+    running.until_update(1)
+    assert "abandoned" not in running.kinds()
+    calls = running.heard("down", SumCall, "c")
+    assert {call.attempt for call in calls if call.update == 1} == {2}
+    assert numbers(running) == plain_sums(running, NAMES, ZERO).tolist()
+
+
 def test_who_leaves_before_all_are_here_is_left_out(running):
     done = []
 
@@ -301,6 +334,31 @@ def test_the_coordinator_dies_around_every_message(start):
         running.feed(1)
         assert running.coordinator.started >= 2 * (k + 1) or k == 0
     assert all(len(seeds) == 1 for seeds in consents(running).values())
+
+
+def test_each_attempt_has_its_own_noise_and_a_prepared_one_costs_no_draw(start, monkeypatch):
+    real, drawn = discrete_gaussian.sample, []
+    monkeypatch.setattr(discrete_gaussian, "sample", lambda *g: drawn.append(g) or real(*g))
+    running = start(agreement=secure(privacy=PRIVATE))
+    used = []
+    for node in running.all():
+        source = node.learner.noise
+        source.prepare(running.agreement.setting.noise)
+
+        def draw(*given, source=source):
+            used.append(PreparedNoise.draw(source, *given))
+            return used[-1]
+
+        source.draw = draw
+    assert len(drawn) == 2 * 5  # v and H
+    running.lost = lambda way, name, m: name == "c" and isinstance(m, MaskedSum)
+    running.until(lambda: len(running.heard("up", MaskedSum)) >= 5)
+    assert len(drawn) == 2 * 5, "the first attempt draws nothing"
+    running.until(lambda: running.coordinator.finished == 1)
+    assert {call.attempt for call in running.heard("down", SumCall)} == {1, 2}
+    assert len(used) == 5 + 4
+    assert len(drawn) == 2 * 9
+    assert len({tuple(each.tolist()) for each in used}) == 9
 
 
 def test_the_budget_ends_for_agents_and_coordinator(start):
@@ -400,6 +458,16 @@ def test_an_invalid_sum_is_not_used_and_the_next_one_is(running):
     running.until_update(2)
 
 
+def test_a_member_that_does_not_sign_is_left_out_and_named(running):
+    """Else nobody would agree to the sum, and the update would be lost."""
+    sums = running.nodes["c"].agent_session.sums
+    sums._member.keys.sign = lambda transcript: b"s" * 70
+    running.until(lambda: running.coordinator.finished == 1)
+    assert "c's signature of the attempt" in texts(running, "invalid")[0]
+    rest = [name for name in NAMES if name != "c"]
+    assert numbers(running) == plain_sums(running, rest, ZERO).tolist()
+
+
 def test_a_stranger_is_not_admitted_whatever_it_says(running):
     """The operator has made a certificate for it, and it knows all facts."""
     node = running.nodes["a"]
@@ -454,13 +522,15 @@ def test_messages_at_random_do_no_harm(running):
         whole = np.frombuffer(rng.bytes(40), np.int64)
         return [
             SessionKey(number(), key(), rng.bytes(70)), SumReady(number()),
-            MaskedSum("c", number(), number(), whole), Consent(number(), key(), key()),
+            MaskedSum("c", number(), number(), whole, rng.bytes(70)),
+            Consent(number(), key(), key()),
         ]  # fmt: skip
 
     def going_down():
         one = ("abcdef"[rng.integers(6)], number(), "s", key(), rng.bytes(70))
         return [
-            SessionKeys([one]), SumOffer(number(), key(), number()), AllHere(number(), key()),
+            SessionKeys([one]), SumOffer(number(), key(), number()),
+            AllHere(number(), key(), [rng.bytes(70)] * int(rng.integers(7))),
             SumCall(number(), number(), rng.bytes(int(rng.integers(3))), key(), key()),
         ]  # fmt: skip
 

@@ -1,10 +1,10 @@
 """Differential privacy of the one-pass update: sensitivities, noise, accounting."""
 
 from fedglb.privacy.gaussian import GaussianMechanism, NoisePlace, NoisePlan
-from fedglb.privacy.noise import NoiseSource, SimulatedNoise, SystemNoise
+from fedglb.privacy.noise import NoiseSource, PreparedNoise, SimulatedNoise, SystemNoise
 from fedglb.privacy.statement import PrivacyStatement, state
 
 __all__ = [
-    "GaussianMechanism", "NoisePlace", "NoisePlan", "NoiseSource", "PrivacyStatement",
-    "SimulatedNoise", "SystemNoise", "state",
+    "GaussianMechanism", "NoisePlace", "NoisePlan", "NoiseSource", "PreparedNoise",
+    "PrivacyStatement", "SimulatedNoise", "SystemNoise", "state",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """The discrete Gaussian, sampled exactly: whole numbers and bits of the system, no floats.
 
 A sampler in floating point has gaps and wrong tails, which leak differences of the data
-(Mironov 2012). How long a draw takes depends on the noise (not on the data).
+(Mironov 2012). How long a draw takes depends on the noise (not on the data), so agents draw before
+they are asked (`noise.PreparedNoise`).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,10 +50,38 @@ class SystemNoise:
 
     def draw(self, client: int | str, update: int, plan: NoisePlan) -> IntArray:
         """Return m new whole numbers; they are not the same for the same arguments."""
-        vector, matrix = plan.share_variance()
-        entries = fixed_point.size(plan.dim) - plan.dim
-        drawn = discrete_gaussian.sample(vector, plan.dim)
-        return np.array(drawn + discrete_gaussian.sample(matrix, entries), dtype=np.int64)
+        return _drawn(plan)
+
+
+class PreparedNoise:
+    """`SystemNoise` that is drawn in advance: how long a draw takes depends on the noise.
+
+    Each draw is used once, and lives in memory only. Safe to use from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ready: tuple[NoisePlan, IntArray] | None = None
+
+    def prepare(self, plan: NoisePlan) -> None:
+        """Draw the noise of the next release, unless that was done."""
+        with self._lock:
+            if self._ready is None:
+                self._ready = plan, _drawn(plan)
+
+    def draw(self, client: int | str, update: int, plan: NoisePlan) -> IntArray:
+        """Return the prepared numbers, which are used up then; without any, new ones."""
+        with self._lock:  # waits for a draw that has begun
+            ready, self._ready = self._ready, None
+        return ready[1] if ready is not None and ready[0] == plan else _drawn(plan)
+
+
+def _drawn(plan: NoisePlan) -> IntArray:
+    """Return one client's noise for one release, by the system's randomness."""
+    vector, matrix = plan.share_variance()
+    entries = fixed_point.size(plan.dim) - plan.dim
+    drawn = discrete_gaussian.sample(vector, plan.dim)
+    return np.array(drawn + discrete_gaussian.sample(matrix, entries), dtype=np.int64)
 
 
 def _stream(client: int | str) -> int:

@@ -330,13 +330,14 @@ class Client(Learner):
         samples: Samples,
         base: Mapping[str, NDArray[Any]] | None = None,
         seed: int = 0,
+        noise: NoiseSource | None = None,
         **numbers: int,
     ) -> Client:
         """Return a client that has learned these samples one by one, to the bit.
 
         Parameters
         ----------
-        id, algorithm, setting, seed
+        id, algorithm, setting, seed, noise
             As for a new client.
         samples
             All of its samples, in the order in which they came. The client appends to this object.
@@ -352,7 +353,7 @@ class Client(Learner):
         """
         local = algorithm.local_update
         state = local.begin(setting) if base is None else from_arrays(local.state_type, base)
-        client = cls(id, algorithm, setting, seed)
+        client = cls(id, algorithm, setting, seed, noise)
         client._hold(samples, state, numbers)
         local.replay(client.setting, client.state, samples, client.covered)
         return client

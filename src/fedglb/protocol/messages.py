@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 import numpy as np
 
 from fedglb.model import SharedModel, triangle_size
-from fedglb.typing import Count, Integers, Symmetric, Vector
+from fedglb.typing import Count, Integers, Signature, Symmetric, Vector
 
 if TYPE_CHECKING:
     import polars as pl
@@ -123,7 +123,7 @@ class MaskedSum(Message):
     """The numbers of `BatchSums` under masks that cancel in the sum over a set of clients.
 
     They are numbers mod 2⁶⁴, sent as signed ones, for attempt number `attempt` at the update's
-    sum.
+    sum. `signature` is the client's, of that attempt.
     """
 
     name = "MaskedSum"
@@ -131,6 +131,7 @@ class MaskedSum(Message):
     update: Count
     attempt: Count
     numbers: Integers
+    signature: Signature
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ COLUMNS = {
         "number", "at", "first_sequence", "last_sequence", "theta", "batch", "numbers",
     ],
     "secure_sum": [
-        "one", "slot", "attempt", "transcript", "consented", "at", "first_sequence",
-        "last_sequence", "theta", "batch",
+        "one", "slot", "attempt", "transcript", "members", "consented", "at",
+        "first_sequence", "last_sequence", "theta", "batch",
     ],
 }  # fmt: skip
 INDEXES = {"decisions_by_key", "samples", "waiting"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedglb.federation.secure_sums.masks import own_seed
 from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire import sum_messages as said
@@ -150,10 +151,24 @@ class Evil:
 
     def consent(self, name: str, call: said.SumCall) -> bytes:
         """Return the seed that an agent gives away."""
-        [answer] = self.say(name, said.AllHere(call.update, call.transcript))
+        [answer] = self.say(name, self.all_here(call))
         assert isinstance(answer, said.Consent), (name, answer)
         assert answer.transcript == call.transcript
         return answer.seed
+
+    def all_here(self, call: said.SumCall, **other: bytes) -> said.AllHere:
+        """Return the request to agree, with the signatures heard; `other` in the place of some."""
+        members = self.rules.roster.members_of(call.members)
+        heard = {
+            who: m.signature for who, m in self.heard if isinstance(m, MaskedSum)
+            and (m.update, m.attempt) == (call.update, call.attempt)
+        }  # fmt: skip
+        signed = [{**heard, **other}.get(name, b"") for name in members]
+        return said.AllHere(call.update, call.transcript, signed)
+
+    def seed(self, name: str, call: said.SumCall) -> bytes:
+        """Return the seed that an agent would give away, from its file."""
+        return own_seed(self.nodes[name].agent_session.answers.sum_secret(), call.transcript)
 
     def consents(self) -> dict[tuple[str, int], set[tuple[bytes, bytes]]]:
         """All that agents have agreed to, by agent and update."""

@@ -17,6 +17,7 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import service
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession
+from fedglb.federation.secure_sums import member
 from fedglb.problem import Problem
 from fedglb.protocol.update import IDLE
 from tests.federation.helpers.kill_points import Fault, Faults, install
@@ -156,6 +157,17 @@ class Learning(Obedient):
         spent = self.agent.status.privacy
         assert spent is not None
         return {"last": spent.last, "releases": spent.releases}
+
+    def session_key(self) -> dict[str, Any]:
+        """The session key, with its secret part: as a thief would read it from memory."""
+        sums = self.agent._session.sums
+        assert sums is not None
+        keys = sums._member.keys
+        return {"own": keys.own, "private": keys._private.private_bytes_raw()}
+
+    def trust(self) -> None:
+        """From now on, believe every signature of an attempt."""
+        member.verify_parts = lambda *_: None  # type: ignore[assignment]
 
     def state(self) -> dict[str, Any]:
         return {"arrays": self.agent._client.protocol_client.to_arrays()}

@@ -75,6 +75,7 @@ class Group:
         self.rng = np.random.default_rng(self.seed)
         self.secrets = {name: token_bytes(SEED_SIZE) for name in self.names}
         self.sent: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
+        self.signed: dict[tuple[str, bytes], bytes] = {}  # by name and transcript
         for name in self.names:
             self.logs[name] = Log()
             self.restart(name, "s1", exchange=False)
@@ -105,23 +106,39 @@ class Group:
         return attempts.start({name: m.keys.own for name, m in self.members.items()})
 
     def answer(self, name: str, call: SumCall, model: bytes = MODEL) -> WordArray:
-        """Let a member answer a call with numbers that are noted in `sent`."""
+        """Let a member answer a call; numbers are noted in `sent`, its signature in `signed`."""
 
         def vector() -> np.ndarray:
             numbers = self.rng.integers(-(2**40), 2**40, SIZE)
             self.sent[name].append(numbers)
             return numbers
 
-        return self.members[name].call(call, model, vector)
+        out, self.signed[name, call.transcript] = self.members[name].call(call, model, vector)
+        return out
+
+    def receive(self, attempts: SumAttempts, name: str, call: SumCall) -> bool:
+        """Let a member answer, and take its answer."""
+        vector = self.answer(name, call)
+        return attempts.receive_vector(
+            name, call.attempt, vector, self.signed[name, call.transcript]
+        )
+
+    def signatures(self, call: SumCall) -> list[bytes]:
+        """Return the signatures of the members of a set, empty where there is none."""
+        members = self.roster.members_of(call.members)
+        return [self.signed.get((name, call.transcript), b"") for name in members]
+
+    def consent(self, name: str, call: SumCall) -> bytes:
+        """Let a member agree to a sum."""
+        return self.members[name].consent(call.update, call.transcript, self.signatures(call))
 
     def run(self, attempts: SumAttempts) -> np.ndarray:
         """Do all that is left, honestly; return the sum."""
         call = self.start(attempts)
         for name in attempts.members:
-            attempts.receive_vector(name, call.attempt, self.answer(name, call))
+            self.receive(attempts, name, call)
         for name in attempts.members:
-            seed = self.members[name].consent(call.update, call.transcript)
-            attempts.receive_seed(name, call.attempt, seed)
+            attempts.receive_seed(name, call.attempt, self.consent(name, call))
         return attempts.total()
 
     def expected(self, members: Sequence[str]) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.secure_sums.masks import unmasked
+from fedglb.federation.secure_sums.masks import own_seed, unmasked
 from fedglb.federation.wire.sum_messages import SumCall
 from tests.federation.helpers.sum_members import MODEL, SIZE, Group
 from tests.federation.secure_sums.test_masks import is_uniform
@@ -42,14 +42,16 @@ def test_a_call_without_an_offer_ends_all_updates_before_it(group):
     later = forge(group, call, update=4)
     group.answer(name, later)
     with pytest.raises(InvalidInput, match="newest update"):
-        group.members[name].consent(2, call.transcript)
+        group.consent(name, call)
     for slot in (1, 2, 3):
         with pytest.raises(InvalidInput, match="the newest"):
             group.answer(name, forge(group, call, update=slot))
         assert not group.members[name].offer(slot)
     with pytest.raises(InvalidInput, match="at most 10"):
         group.answer(name, forge(group, call, update=11))
-    group.members[name].consent(4, later.transcript)
+    for other in group.names[1:]:
+        group.answer(other, later)
+    group.consent(name, later)
 
 
 def test_different_models_for_different_members_give_noise():
@@ -62,9 +64,14 @@ def test_different_models_for_different_members_give_noise():
             group.answer(n, call if k < 3 else other, MODEL if k < 3 else b"x" * 32)
             for k, n in enumerate(group.names)
         ]
+        told = [call if k < 3 else other for k in range(6)]
+        for n, each in zip(group.names, told, strict=True):
+            with pytest.raises(InvalidInput, match="signature"):
+                group.consent(n, each)
+        # as if they had
         seeds = [
-            group.members[n].consent(1, (call if k < 3 else other).transcript)
-            for k, n in enumerate(group.names)
+            own_seed(group.secrets[n], each.transcript)
+            for n, each in zip(group.names, told, strict=True)
         ]
         half = sum(vectors[:3], np.zeros(SIZE, np.uint64))
         seen.append(unmasked(half, seeds[:3], call.transcript))
@@ -85,7 +92,7 @@ def test_what_is_recorded_without_consent_is_uniform():
         vectors = []
         for _ in range(2):
             call = group.start(attempts)
-            found = [group.members[n].call(call, MODEL, lambda: zeros) for n in group.names]
+            found = [group.members[n].call(call, MODEL, lambda: zeros)[0] for n in group.names]
             vectors.append(np.array(found))
         single += list(vectors[0])
         sums += [each.sum(axis=0, dtype=np.uint64) for each in vectors]
@@ -101,7 +108,8 @@ def test_seeds_without_one_members_leave_its_numbers_hidden():
     zeros = np.zeros(SIZE, np.int64)
     for slot in range(1, 201):
         call = group.start(group.attempts(slot))
-        vectors = [group.members[n].call(call, MODEL, lambda: zeros) for n in group.names]
-        seeds = [group.members[n].consent(slot, call.transcript) for n in group.names[1:]]
+        found = [group.members[n].call(call, MODEL, lambda: zeros) for n in group.names]
+        vectors, signed = [v for v, _ in found], [s for _, s in found]
+        seeds = [group.members[n].consent(slot, call.transcript, signed) for n in group.names[1:]]
         seen.append(unmasked(sum(vectors, np.zeros(SIZE, np.uint64)), seeds, call.transcript))
     assert is_uniform(np.concatenate(seen))

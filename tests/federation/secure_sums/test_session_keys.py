@@ -18,6 +18,7 @@ from fedglb.federation.secure_sums.session_keys import (
     MissingKeys,
     SignedKey,
     verify,
+    verify_parts,
 )
 from fedglb.federation.secure_sums.transcript import encoded
 from tests.federation.helpers.sum_members import FEDERATION, issued, roster_of, session_keys
@@ -111,6 +112,22 @@ def test_without_a_key_there_is_no_secret():
         a.secret("b")
     with pytest.raises(MissingKeys, match="b, c"):
         a.digests(["a", "b", "c"])
+
+
+def test_an_attempt_is_signed_by_each_member_by_name():
+    keys = {name: session_keys(ROSTER, name) for name in "abc"}
+    one, other = b"t" * 32, b"T" * 32
+    signed = [keys[name].sign(one) for name in "abc"]
+    verify_parts(ROSTER, "abc", signed, one)
+    verify_parts(ROSTER, "abc", [*signed[:2], session_keys(ROSTER, "c").sign(one)], one)
+    forged = [
+        signed[:2], [*signed, signed[0]], [signed[1], signed[0], signed[2]], [*signed[:2], b""],
+        [*signed[:2], signed[1]], [*signed[:2], keys["c"].sign(other)],
+        [*signed[:2], keys["c"].own.signature],
+    ]  # fmt: skip
+    for each in forged:
+        with pytest.raises(InvalidInput, match="signature"):
+            verify_parts(ROSTER, "abc", each, one)
 
 
 def test_a_member_whose_key_the_roster_has_not_does_not_start():

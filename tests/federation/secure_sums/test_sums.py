@@ -45,7 +45,9 @@ def test_the_state_is_written_before_anything_is_said():
     call = group.start(attempts)
 
     member.call(call, MODEL, lambda: np.zeros(SIZE, np.int64))
-    assert log.state == SumState(1, 1, call.transcript)
+    assert log.state == SumState(1, 1, call.transcript, call.members)
+    for name in group.names:
+        group.answer(name, call)
 
     class Full(Exception):
         pass
@@ -55,16 +57,15 @@ def test_the_state_is_written_before_anything_is_said():
 
     log.write_sum_state = fails
     with pytest.raises(Full):
-        member.consent(1, call.transcript)
+        group.consent(group.names[0], call)
     with pytest.raises(Full):
         member.offer(2)
-    group.members[group.names[1]].call(call, MODEL, lambda: np.zeros(SIZE, np.int64))
+    again = group.start(attempts)
     group.logs[group.names[2]].write_sum_state = fails
-    with pytest.raises(Full):
-        group.answer(group.names[2], call)
-    with pytest.raises(Full):
-        group.answer(group.names[2], call)
-    assert len(group.sent[group.names[2]]) == 2, "what was not written is made anew"
+    for _ in range(2):
+        with pytest.raises(Full):
+            group.answer(group.names[2], again)
+    assert len(group.sent[group.names[2]]) == 3, "what was not written is made anew"
 
 
 def test_after_all_here_nobody_is_dropped_and_nothing_is_tried_again():
@@ -72,12 +73,12 @@ def test_after_all_here_nobody_is_dropped_and_nothing_is_tried_again():
     attempts = group.attempts()
     call = group.start(attempts)
     for name in group.names:
-        attempts.receive_vector(name, 1, group.answer(name, call))
+        group.receive(attempts, name, call)
     assert not attempts.drop(group.names[:1])
     with pytest.raises(InvalidInput, match="revealed"):
         group.start(attempts)
     for name in group.names[1:]:
-        attempts.receive_seed(name, 1, group.members[name].consent(1, call.transcript))
+        attempts.receive_seed(name, 1, group.consent(name, call))
     assert attempts.missing() == group.names[:1]
     with pytest.raises(InvalidInput, match="a complete sum"):
         attempts.total()
@@ -90,7 +91,7 @@ def test_a_member_that_answered_and_restarted_is_not_asked_again():
     attempts = group.attempts()
     call = group.start(attempts)
     name = group.names[1]
-    attempts.receive_vector(name, 1, group.answer(name, call))
+    group.receive(attempts, name, call)
     group.restart(name, "s2")
     assert not attempts.is_stale(group.members[name].keys.own)
 
@@ -101,17 +102,18 @@ def test_what_comes_twice_or_late_changes_nothing():
     call = group.start(attempts)
     first = group.names[0]
     vector = group.answer(first, call)
-    attempts.receive_vector(first, 1, vector)
-    assert not attempts.receive_vector(first, 1, vector + np.uint64(1))
-    assert not attempts.receive_vector("stranger", 1, vector)
+    signature = group.signed[first, call.transcript]
+    attempts.receive_vector(first, 1, vector, signature)
+    assert not attempts.receive_vector(first, 1, vector + np.uint64(1), signature)
+    assert not attempts.receive_vector("stranger", 1, vector, signature)
     assert not attempts.receive_seed(first, 1, bytes(32))
     call = group.start(attempts)
-    assert not attempts.receive_vector(first, 1, vector)
+    assert not attempts.receive_vector(first, 1, vector, signature)
     assert attempts.missing() == group.names
     for name in group.names:
-        attempts.receive_vector(name, 2, group.answer(name, call))
+        group.receive(attempts, name, call)
     for name in group.names:
-        seed = group.members[name].consent(1, call.transcript)
+        seed = group.consent(name, call)
         assert not attempts.receive_seed(name, 1, seed)
         attempts.receive_seed(name, 2, seed)
         assert not attempts.receive_seed(name, 2, bytes(32))
@@ -123,9 +125,9 @@ def test_vectors_and_seeds_of_another_size_are_refused():
     attempts = group.attempts()
     call = group.start(attempts)
     with pytest.raises(InvalidInput, match="numbers mod"):
-        attempts.receive_vector(group.names[0], 1, np.zeros(SIZE + 1, np.uint64))
+        attempts.receive_vector(group.names[0], 1, np.zeros(SIZE + 1, np.uint64), b"")
     for name in group.names:
-        attempts.receive_vector(name, 1, group.answer(name, call))
+        group.receive(attempts, name, call)
     with pytest.raises(InvalidInput, match="32 bytes"):
         attempts.receive_seed(group.names[0], 1, b"short")
 

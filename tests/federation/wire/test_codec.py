@@ -96,7 +96,7 @@ def upward(d: int) -> list[Upward]:
         BatchSums("c", 1, whole(d)),
         SessionKey(BIG, b"k" * 32, b"s" * 80),
         SumReady(BIG),
-        MaskedSum("c", 1, BIG, whole(d)),
+        MaskedSum("c", 1, BIG, whole(d), b"s" * 80),
         Consent(1, b"t" * 32, bytes(32)),
     ]
 
@@ -115,7 +115,8 @@ def downward(d: int) -> list[Downward]:
         ),
         SumOffer(1, bytes(32), 3),
         SumCall(1, BIG, b"\x1f" * 8192, b"d" * 32, b"t" * 32),
-        AllHere(1, b"t" * 32),
+        AllHere(1, b"t" * 32, []),
+        AllHere(1, b"t" * 32, [b"s" * 80, b""]),
         SumsRequest("c", 1),
         SumsRequest("c", 2, 1),
         Evaluate("c", 1, 2, 0, v, hessian=True, loss=False),
@@ -260,6 +261,7 @@ NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (max_numbers(D) + 1), "", None, [])
 NO_NUMBERS_GIVEN = tuple(v for v in NO_NUMBERS if v is not None)  # nil is read as omitted
 NO_KEY = (b"", b"k" * 31, b"k" * 33, "k" * 32, None, 1, [], {})
 NO_SIGNATURE = (b"s" * 81, "s", None, 1, [], {})
+NO_SIGNATURES = (None, b"", {}, 1, *([each] for each in NO_SIGNATURE))
 NO_BITMAP = (b"b" * 8193, "b", None, 1, [], {})
 GOOD_KEY = ["a", 1, "s1", b"k" * 32, b"s"]
 NO_KEYS = (
@@ -283,7 +285,9 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     BatchSums: {"update": NO_COUNT, "numbers": NO_INTEGERS},
     SessionKey: {"generation": NO_COUNT, "key": NO_KEY, "signature": NO_SIGNATURE},
     SumReady: {"update": NO_COUNT},
-    MaskedSum: {"update": NO_COUNT, "attempt": NO_COUNT, "numbers": NO_INTEGERS},
+    MaskedSum: {
+        "update": NO_COUNT, "attempt": NO_COUNT, "numbers": NO_INTEGERS, "signature": NO_SIGNATURE,
+    },
     Consent: {"update": NO_COUNT, "transcript": NO_KEY, "seed": NO_KEY},
     Derivatives: {
         "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
@@ -298,7 +302,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "attempt": NO_COUNT, "members": NO_BITMAP, "digest": NO_KEY,
         "transcript": NO_KEY,
     },
-    AllHere: {"update": NO_COUNT, "transcript": NO_KEY},
+    AllHere: {"update": NO_COUNT, "transcript": NO_KEY, "signatures": NO_SIGNATURES},
     SumsRequest: {"update": NO_COUNT, "model": NO_COUNT},
     Evaluate: {
         "update": NO_COUNT, "round": NO_COUNT, "since": NO_COUNT, "theta": NO_VECTOR,

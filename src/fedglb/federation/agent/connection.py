@@ -80,6 +80,7 @@ class AgentConnection:
     # -- inside the loop, which all agents of the process share -----------------------------------
 
     def _start(self) -> None:
+        self._prepare()
         self._main = asyncio.create_task(self._talk())
         self._main.add_done_callback(lambda _: self._ended.set())
 
@@ -137,6 +138,14 @@ class AgentConnection:
         finally:
             self._pass = None
 
+    def _prepare(self) -> None:
+        """Let the next release's noise be drawn, if there is any.
+
+        Not right after a release: the update goes on, and its answers would take longer.
+        """
+        if self._session.client.agreement.setting.noise is not None:
+            self._background.start(self._session.answers.prepare_noise)
+
     def _decoded(self, payload: bytes) -> Downward | None:
         client = self._session.client
         try:
@@ -167,6 +176,7 @@ class AgentConnection:
                     await self._wanted.wait()
             except TimeoutError:
                 await self._send(self._session.beat())
+                self._prepare()
                 continue
             self._wanted.clear()
             request = self._session.request()
@@ -231,6 +241,11 @@ class Background:
             if "shutdown" in str(error):
                 return []  # the interpreter exits, and the agent was not closed
             raise
+
+    def start(self, action: Callable[[], None]) -> None:
+        """Run an action in the pool some time; nobody waits for it."""
+        with contextlib.suppress(RuntimeError):  # the pool was shut down
+            self._pool.submit(action)
 
     def turns(self, server: str) -> asyncio.Semaphore:
         """Return the semaphore that bounds simultaneous handshakes with one server."""

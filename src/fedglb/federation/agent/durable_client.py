@@ -15,6 +15,7 @@ from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.errors import Unavailable
+from fedglb.privacy import PreparedNoise
 from fedglb.protocol import Client
 from fedglb.samples import Samples
 
@@ -41,6 +42,7 @@ class DurableClient:
         # neither repeated nor lost.
         self.seed = int.from_bytes(store.seed[:8], "little")
         self._algorithm = rules.applied_to(agreement.algorithm)
+        self.noise = PreparedNoise()
         self.number = 0  # of the newest decision
         self._read()
 
@@ -71,7 +73,7 @@ class DurableClient:
             base=None if model is None else model.base,
             adopted=0 if model is None else model.update,
             covered=0 if model is None else numbers.up_to(model.last_sequence),
-            seed=self.seed,
+            seed=self.seed, noise=self.noise,
         )  # fmt: skip
 
     def hold(self, client: Client, numbers: SampleNumbers) -> None:

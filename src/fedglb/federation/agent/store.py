@@ -81,8 +81,8 @@ CREATE TABLE releases(
     last_sequence INTEGER NOT NULL, theta BLOB NOT NULL, batch BLOB, numbers BLOB);
 CREATE TABLE secure_sum(
     one INTEGER PRIMARY KEY CHECK (one = 1), slot INTEGER NOT NULL, attempt INTEGER NOT NULL,
-    transcript BLOB NOT NULL, consented INTEGER NOT NULL, at REAL, first_sequence INTEGER,
-    last_sequence INTEGER, theta BLOB, batch BLOB)
+    transcript BLOB NOT NULL, members BLOB NOT NULL, consented INTEGER NOT NULL, at REAL,
+    first_sequence INTEGER, last_sequence INTEGER, theta BLOB, batch BLOB)
 """
 #: The agreement's fact with the members of secure sums.
 ROSTER = "roster"

@@ -96,13 +96,15 @@ class AgentSums:
             case SumCall():
                 update = message.update
                 held = NO_MODEL if message.digest == NO_MODEL else self._answers.model_digest()
-                masked = self._member.call(
+                masked, signature = self._member.call(
                     message, held, lambda: self._answers.to_release(update, held)
                 )
                 name = self._member.keys.name
-                return MaskedSum(name, update, message.attempt, masked.view(np.int64))
+                numbers = masked.view(np.int64)
+                return MaskedSum(name, update, message.attempt, numbers, signature)
             case AllHere():
-                seed = self._member.consent(message.update, message.transcript)
+                given = message.update, message.transcript, message.signatures
+                seed = self._member.consent(*given)
                 return Consent(message.update, message.transcript, seed)
 
 

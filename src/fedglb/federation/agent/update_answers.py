@@ -139,7 +139,7 @@ class UpdateAnswers:
                 first = released.first_sequence(adopted)
                 last = released.last_sequence(durable.numbers)
                 frozen, theta = len(durable.numbers), client.shared_theta
-            try:  # noise takes milliseconds: without the lock
+            try:  # a pass over the samples, perhaps noise: without the lock
                 made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
             except InvalidInput as error:  # sums that may overflow
                 self._withhold(str(error))
@@ -174,6 +174,12 @@ class UpdateAnswers:
         if why is not None and why != self._withheld:
             log.warning("no release: %s", why)
         self._withheld = why
+
+    def prepare_noise(self) -> None:
+        """Draw the noise of the next release now: the time of its answer then does not show it."""
+        plan = self._durable.agreement.setting.noise
+        assert plan is not None
+        self._durable.noise.prepare(plan)
 
     def note_released(self, update: int) -> None:
         """Note that the coordinator has this client's release for an update.

@@ -186,9 +186,12 @@ class UpdateStore:
     def sum_state(self) -> SumState:
         """Return the agent's state in secure sums."""
         row = self.db.execute(
-            "SELECT slot, attempt, transcript, consented FROM secure_sum"
+            "SELECT slot, attempt, transcript, members, consented FROM secure_sum"
         ).fetchone()
-        return SumState() if row is None else SumState(row[0], row[1], row[2], bool(row[3]))
+        if row is None:
+            return SumState()
+        slot, attempt, transcript, members, consented = row
+        return SumState(slot, attempt, transcript, members, bool(consented))
 
     def write_sum_state(self, state: SumState, release: StoredRelease | None) -> None:
         """Write the state, with the masked release if there is one."""
@@ -199,8 +202,10 @@ class UpdateStore:
                 release.at, release.first_sequence, release.last_sequence,
                 as_bytes(release.theta), _whole(release.batch),
             )  # fmt: skip
-        row = (state.slot, state.attempt, state.transcript, state.consented, *what)
-        self.db.execute("REPLACE INTO secure_sum VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        row = (
+            state.slot, state.attempt, state.transcript, state.members, state.consented, *what
+        )  # fmt: skip
+        self.db.execute("REPLACE INTO secure_sum VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def consent(self, state: SumState, keep_batches: bool) -> StoredRelease:
         """Write the consent to the sum with the masked release: its slot is used.

@@ -10,7 +10,7 @@ the update is lost, and the weights of its samples in later updates make up for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -25,12 +25,12 @@ from fedglb.federation.coordinator.updates import Addressed, UpdateDriver
 from fedglb.federation.secure_sums.attempts import SumAttempts
 from fedglb.federation.secure_sums.session_keys import SignedKey, verify
 from fedglb.federation.secure_sums.transcript import SumRules, model_digest
-from fedglb.federation.wire.messages import Downward
 from fedglb.federation.wire.sum_messages import (
     AllHere,
     Consent,
     SessionKey,
     SessionKeys,
+    SumCall,
     SumOffer,
     SumReady,
 )
@@ -58,7 +58,8 @@ class SecureUpdateDriver(UpdateDriver):
         super().__init__(agreement, store, least, emit, after)
         self.rules = rules
         self.sums: SumAttempts | None = None  # of the update in progress
-        self._keys: dict[str, SignedKey] = {}  # of each member's newest session
+        self.sessions: dict[str, str] = {}  # of each member, the newest
+        self._keys: dict[str, SignedKey] = {}  # of each member, perhaps of the session before
         self._sent_keys: dict[str, dict[str, bytes]] = {}  # by member: the keys sent to it
         self._stage: tuple[object, ...] = ()
         self._model = 0  # the update of the model at which sums are taken
@@ -86,8 +87,13 @@ class SecureUpdateDriver(UpdateDriver):
 
     def _is_current(self, client: str) -> bool:
         """Return whether a member's key is known and the newest model was sent to it."""
-        record = self.records[client]
-        return client in self._keys and record.model == self.coordinator.finished
+        newest = self.records[client].model == self.coordinator.finished
+        return newest and self._has_its_key(self._keys, client)
+
+    def _has_its_key(self, keys: Mapping[str, SignedKey], client: str) -> bool:
+        """Return whether these have the key of a member's newest session."""
+        key = keys.get(client)
+        return key is not None and key.session == self.sessions.get(client)
 
     # -- what members say ------------------------------------------------------------------------
 
@@ -104,7 +110,7 @@ class SecureUpdateDriver(UpdateDriver):
             case MaskedSum():
                 waited = client in sums.missing() and message.attempt == sums.attempt
                 vector = message.numbers.view(np.uint64)
-                sums.receive_vector(client, message.attempt, vector)
+                sums.receive_vector(client, message.attempt, vector, message.signature)
                 if waited:
                     self.coordinator.ledger.count(message)
             case Consent():
@@ -237,23 +243,31 @@ class SecureUpdateDriver(UpdateDriver):
 
     def _say(self, clients: Iterable[str], again: bool = False) -> list[Addressed]:
         """Return the requests of this stage to these clients."""
-        sums, out = self.sums, list[Addressed]()
+        sums = self.sums
         assert sums is not None
-        message: Downward
+        if sums.call is None:
+            offer = SumOffer(sums.slot, sums.model, self._model)
+            return [(client, offer) for client in clients]
+        if sums.phase == "called":
+            return self._calls(clients, sums, sums.call, again)
+        here = AllHere(sums.slot, sums.call.transcript, sums.signatures)
+        return [(client, here) for client in clients]
+
+    def _calls(
+        self, clients: Iterable[str], sums: SumAttempts, call: SumCall, again: bool
+    ) -> list[Addressed]:
+        """Return the call to these clients, with the keys that they lack.
+
+        A member that has restarted would refuse a call with its old key, and withdraw. It is
+        called in another attempt when its new key arrives.
+        """
+        out: list[Addressed] = []
         for client in clients:
-            match sums.phase:
-                case "offered":
-                    message = SumOffer(sums.slot, sums.model, self._model)
-                case "called":
-                    assert sums.call is not None
-                    keys = self._lacking(client, sums, again)
-                    if keys:
-                        out.append((client, SessionKeys(keys)))
-                    message = sums.call
-                case _:
-                    assert sums.call is not None
-                    message = AllHere(sums.slot, sums.call.transcript)
-            out.append((client, message))
+            if not self._has_its_key(sums.keys, client):
+                continue
+            if keys := self._lacking(client, sums, again):
+                out.append((client, SessionKeys(keys)))
+            out.append((client, call))
         return out
 
     def _lacking(

@@ -250,6 +250,8 @@ class CoordinatorSession:
         if new or record != before:  # writes wait for the disk, so not for every hello
             self._store.write_member(client, record)
         self.members.admit(client, session, hello.instance, now)
+        if self._secure is not None:
+            self._secure.sessions[client] = session
         self.coordinator.join(client)
         self.driver.resend(now)  # it may have missed a request
         released = self.driver.released.get(client, 0)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray, unmasked
-from fedglb.federation.secure_sums.session_keys import SignedKey
+from fedglb.federation.secure_sums.session_keys import SignedKey, verify_parts
 from fedglb.federation.secure_sums.transcript import SumRules
 from fedglb.federation.wire.sum_messages import SumCall
 from fedglb.typing import IntArray
@@ -41,6 +41,7 @@ class SumAttempts:
         self.call: SumCall | None = None
         self.keys: dict[str, SignedKey] = {}  # of the members of the call
         self._vectors: dict[str, WordArray] = {}
+        self._signatures: dict[str, bytes] = {}
         self._seeds: dict[str, bytes] = {}
 
     @property
@@ -112,17 +113,24 @@ class SumAttempts:
         waits = self.phase == "called" and key.name not in self._vectors
         return waits and known is not None and known.digest != key.digest
 
-    def receive_vector(self, name: str, attempt: int, vector: WordArray) -> bool:
-        """Take a member's masked vector; return whether it was the last missing one.
+    @property
+    def signatures(self) -> list[bytes]:
+        """The signatures of all members of the newest attempt, once they are here."""
+        return [self._signatures[name] for name in self.members]
+
+    def receive_vector(self, name: str, attempt: int, vector: WordArray, signature: bytes) -> bool:
+        """Take a member's signed vector; return whether it was the last missing one.
 
         Of two different ones for one attempt the first counts. One for an earlier attempt is
         ignored.
         """
         if self.phase != "called" or attempt != self.attempt or name not in self.missing():
             return False
+        assert self.call is not None
         if vector.shape != (self.size,) or vector.dtype != np.uint64:
             raise InvalidInput("MaskedSum.vector", vector.shape, f"{self.size} numbers mod 2**64")
-        self._vectors[name] = vector
+        verify_parts(self.rules.roster, [name], [signature], self.call.transcript)
+        self._vectors[name], self._signatures[name] = vector, signature
         if self.missing():
             return False
         self.phase = "all here"

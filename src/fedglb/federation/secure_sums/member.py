@@ -6,12 +6,13 @@ The offer may be skipped: it only tells the coordinator which members are presen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray, masked, own_seed
-from fedglb.federation.secure_sums.session_keys import KeyRing, MissingKeys
+from fedglb.federation.secure_sums.session_keys import KeyRing, MissingKeys, verify_parts
 from fedglb.federation.secure_sums.transcript import SumRules, SumState
 from fedglb.federation.wire.sum_messages import SumCall
 from fedglb.typing import IntArray
@@ -43,6 +44,10 @@ class SumMember:
        The seed can still be revealed: it is derived from the file's secret.
     3. *No small sets, no non-members.* The set has `minimum` members or more, all in the roster,
        and each has signed its key.
+    4. *No replays.* It reveals the seed only if every member of the set has signed this very
+       transcript. It binds this member's session key, which is new: so each of them takes part
+       now, with the key that its process has now. An old session key, whoever holds it, is of no
+       use, and no clock, counter or list of keys is needed.
 
     Why a vector without its seed reveals nothing: its self mask is a stream that requires the
     file's secret. With the seed, the masks of pairs remain, and cancel only in the sum over all
@@ -56,7 +61,8 @@ class SumMember:
             raise InvalidInput("secret", f"{len(secret)} bytes", f"{SEED_SIZE} bytes")
         self.rules, self.keys = rules, keys
         self._secret, self._log = secret, log
-        self._answer: tuple[bytes, WordArray] | None = None  # the newest transcript and its vector
+        # the newest transcript, its vector and signature
+        self._answer: tuple[bytes, tuple[WordArray, bytes]] | None = None
 
     @property
     def state(self) -> SumState:
@@ -75,8 +81,10 @@ class SumMember:
             return True
         return slot == state.slot and not state.consented
 
-    def call(self, call: SumCall, model: bytes, vector: Callable[[], IntArray]) -> WordArray:
-        """Return the masked vector, or raise `InvalidInput` if the call is refused.
+    def call(
+        self, call: SumCall, model: bytes, vector: Callable[[], IntArray]
+    ) -> tuple[WordArray, bytes]:
+        """Return the masked vector and the signature, or raise `InvalidInput` to refuse the call.
 
         `model` is the digest of this member's model; `vector` makes the numbers with fresh noise,
         and is called at most once per attempt. `MissingKeys`: session keys of the set are unknown
@@ -104,22 +112,26 @@ class SumMember:
             raise MissingKeys([name for name in members if name != self.keys.name])
         numbers = vector()
         # Written before it is sent: after a crash the member must know that it was sent.
-        self._log.write_sum_state(SumState(call.update, call.attempt, ours))
+        self._log.write_sum_state(SumState(call.update, call.attempt, ours, call.members))
         index, own = self.rules.roster.index, self.keys.name
         shared = {index[name]: self.keys.secret(name) for name in members if name != own}
         out = masked(numbers, index[own], shared, own_seed(self._secret, ours), ours)
-        self._answer = ours, out
-        return out
+        self._answer = ours, (out, self.keys.sign(ours))
+        return self._answer[1]
 
-    def consent(self, slot: int, transcript: bytes) -> bytes:
-        """Return the seed of its self mask, for the one sum of this update."""
+    def consent(self, slot: int, transcript: bytes, signatures: Sequence[bytes]) -> bytes:
+        """Return the seed of its self mask, for the one sum of this update.
+
+        `signatures` are those of all members of the set, in its order.
+        """
         state = self.state
         if slot != state.slot or not state.transcript or transcript != state.transcript:
             allowed = "the attempt of the last masked vector, in the newest update"
             raise InvalidInput("transcript", transcript.hex()[:16], allowed)
+        members = self.rules.roster.members_of(state.members)
+        verify_parts(self.rules.roster, members, signatures, transcript)
         if not state.consented:
-            done = SumState(state.slot, state.attempt, state.transcript, consented=True)
-            self._log.write_sum_state(done)
+            self._log.write_sum_state(replace(state, consented=True))
         return own_seed(self._secret, transcript)
 
     def _checked(self, bitmap: bytes) -> tuple[str, ...]:

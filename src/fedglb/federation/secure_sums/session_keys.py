@@ -2,12 +2,14 @@
 
 A key lives in memory only and is new in every process. The member's certificate key signs it, and
 receivers verify the signature with the roster: the coordinator, which passes keys on, can neither
-forge nor exchange them.
+forge nor exchange them. It can replay an old one, perhaps with a stolen private key. So members
+also sign each attempt at a sum: its transcript binds the keys of all processes in the set, which
+are new, so that no earlier signature fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +25,7 @@ from fedglb.federation.secure_sums.roster import Roster
 from fedglb.federation.secure_sums.transcript import digest, encoded
 
 _SHA256 = hashes.SHA256()
+_ECDSA = ec.ECDSA(_SHA256)
 KEY_SIZE = 32  # bytes
 
 
@@ -71,10 +74,10 @@ class KeyRing:
             allowed = "this member's key in the roster: get the current roster"
             raise InvalidInput(("roster", name), "another key than the certificate's", allowed)
         self.federation, self.roster, self.name = federation, roster, name
-        self._private = X25519PrivateKey.generate()
+        self._signer, self._private = signer, X25519PrivateKey.generate()
         key = self._private.public_key().public_bytes_raw()
         signed = _signed(federation, roster, name, generation, session, key)
-        signature = signer.sign(signed, ec.ECDSA(_SHA256))
+        signature = signer.sign(signed, _ECDSA)
         #: This process's own key, to be sent.
         self.own = SignedKey(name, generation, session, key, signature)
         self._others: dict[str, SignedKey] = {}
@@ -90,6 +93,10 @@ class KeyRing:
         verify(self.federation, self.roster, given)
         self._others[given.name] = given
         self._secrets.pop(given.name, None)
+
+    def sign(self, transcript: bytes) -> bytes:
+        """Return this member's signature of an attempt in which it takes part."""
+        return self._signer.sign(_part(transcript), _ECDSA)
 
     def digests(self, names: Iterable[str]) -> list[bytes]:
         """Return the digests of these members' keys, its own included; raises `MissingKeys`."""
@@ -117,19 +124,36 @@ class KeyRing:
 def verify(federation: str, roster: Roster, given: SignedKey) -> None:
     """Raise `InvalidInput` unless the named member of the roster has signed a key."""
     signed = _signed(federation, roster, given.name, given.generation, given.session, given.key)
+    signer = roster.public_key(given.name)
     try:
-        roster.public_key(given.name).verify(given.signature, signed, ec.ECDSA(_SHA256))
+        signer.verify(given.signature, signed, _ECDSA)
         _check_point(given.key)
-    except (InvalidSignature, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
+    except (InvalidSignature, ValueError):
         allowed = f"a key signed by {given.name}"
         raise InvalidInput(("session key", given.name), given.key.hex()[:16], allowed) from None
+
+
+def verify_parts(
+    roster: Roster, names: Sequence[str], signatures: Sequence[bytes], transcript: bytes
+) -> None:
+    """Raise `InvalidInput` unless each of these members has signed this attempt."""
+    if len(names) != len(signatures):
+        raise InvalidInput("signatures", len(signatures), f"{len(names)}, one per member")
+    for name, signature in zip(names, signatures, strict=True):
+        try:
+            roster.public_key(name).verify(signature, _part(transcript), _ECDSA)
+        except InvalidSignature:
+            allowed = f"{name}'s signature of the attempt {transcript.hex()[:16]}"
+            raise InvalidInput(("signature", name), signature.hex()[:16], allowed) from None
 
 
 def _check_point(key: bytes) -> None:
     """Raise `ValueError` for a key that gives everybody the same secret."""
     X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(key))
+
+
+def _part(transcript: bytes) -> bytes:
+    return encoded("signed attempt", transcript)
 
 
 def _signed(

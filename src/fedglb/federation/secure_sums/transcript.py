@@ -81,6 +81,7 @@ class SumState:
     slot: int = 0  # the newest update for which it was ready
     attempt: int = 0  # that update's newest attempt with a masked vector
     transcript: bytes = b""  # of that attempt
+    members: bytes = b""  # its set, as the roster's bitmap
     consented: bool = False  # whether it has revealed the seed of that attempt
 
 

@@ -34,7 +34,6 @@ Reason: TypeAlias = Annotated[str, Meta(max_length=1000)]
 Facts: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=200)]
 #: A digest, a key or a seed.
 Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
-Signature: TypeAlias = Annotated[bytes, Meta(max_length=80)]
 #: A set of members, one bit for each place in the roster.
 Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=8192)]
 

@@ -11,12 +11,13 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from fedglb.federation.wire.packets import Bitmap, Key, Name, SessionMessage, Signature
-from fedglb.typing import Count
+from fedglb.federation.wire.packets import Bitmap, Key, Name, SessionMessage
+from fedglb.typing import Count, Signature
 
 #: A member's name, the generation of its certificate, its session, its key, and its signature.
 KeyOfMember: TypeAlias = tuple[Name, Count, Name, Key, Signature]
 KeysOfMembers: TypeAlias = Annotated[list[KeyOfMember], Meta(max_length=65536)]
+Signatures: TypeAlias = Annotated[list[Signature], Meta(max_length=65536)]
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class AllHere(SessionMessage):
     upward = False
     update: Count
     transcript: Key
+    signatures: Signatures  # of `MaskedSum`, in the order of the set
 
 
 @dataclass(frozen=True)
