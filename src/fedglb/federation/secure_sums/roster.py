@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from fedglb.errors import InvalidInput, under
-from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import VERSION, check_client, check_version
 from fedglb.federation.secure_sums.transcript import digest
 from fedglb.io.atomic import atomic_write
@@ -48,11 +47,6 @@ class Roster:
             if len(same) > 1:
                 allowed = "a different key for each member"
                 raise InvalidInput("roster", same, allowed)
-
-    @classmethod
-    def of(cls, certificates: Mapping[str, Certificate]) -> Roster:
-        """Return the roster of the members with these certificates."""
-        return cls({name: each.public_key for name, each in certificates.items()})
 
     @classmethod
     def read(cls, path: Path) -> Roster:
