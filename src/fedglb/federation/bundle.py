@@ -145,6 +145,10 @@ class Bundle:
         """Return a value that changes when certificate or key are replaced."""
         return tuple(_stat(self.folder / name) for name in (CA, CERTIFICATE, KEY))
 
+    def roster_file(self) -> object:
+        """Return a value that changes when the roster is replaced."""
+        return _stat(self.folder / ROSTER)
+
     def connection(self) -> dict[str, Any]:
         """Return the options for `nats.connect` that reach only this server.
 

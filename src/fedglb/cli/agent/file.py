@@ -154,7 +154,7 @@ def accept(
 
     Example: fedglb agent accept shop-1.db ./shop-1 --roster 3f6c…
     """
-    from fedglb.federation.agent.sums import accept_roster, roster_to_accept
+    from fedglb.federation.agent.roster import accept_roster, roster_to_accept
 
     names = {"path": "AGENT.db", "bundle": "BUNDLE", "roster": "--roster"}
     with report_errors(if_open="stop its application or service first", **names):

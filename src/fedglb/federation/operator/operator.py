@@ -121,16 +121,15 @@ def revoke(folder: str | Path, names: Sequence[str]) -> bool:
         old.check_known(names)
         new = old.with_revoked(names)
         write_accounts(place / SERVER, new)
+        for name in names:
+            shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
         write_roster(place, new)
         new.write(place / AUTHORITY)  # last: until then the command can be given again
         contexts = {
             name: short_lived_context(place, authority, new.settings, name, old.admitted[name])
             for name in names
         }
-        verified = verify(place, new.settings, contexts, wanted=False)
-        for name in names:
-            shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
-        return verified
+        return verify(place, new.settings, contexts, wanted=False)
 
 
 def _check_free(place: Path) -> None:
