@@ -16,6 +16,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import doctor
 from fedglb.federation.bundle import Bundle
+from fedglb.federation.key_request import REQUEST, KeyRequest
 from fedglb.federation.operator import operator
 from fedglb.federation.secure_sums.masks import unmasked
 from fedglb.federation.secure_sums.roster import FILE, Roster
@@ -24,8 +25,16 @@ from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire.messages import Admitted, Withdrawal
 from fedglb.federation.wire.sum_messages import AllHere, SessionKey, SessionKeys, SumCall
 from fedglb.protocol.messages import MaskedSum
+from tests.cli import in_process as cli
 from tests.federation.helpers.in_process import Serving, play
-from tests.federation.helpers.nats_federation import PATIENCE, eventually, federation
+from tests.federation.helpers.json_processes import Service, coordinator
+from tests.federation.helpers.nats_federation import (
+    PATIENCE,
+    Running,
+    eventually,
+    federation,
+)
+from tests.federation.helpers.nats_process import free_port
 from tests.federation.operator.test_roster import table
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -245,9 +254,52 @@ def test_over_a_real_server(tmp_path):
                 assert agents["e"].status.model <= held
 
 
-def test_the_commands(tmp_path):
-    from tests.cli.in_process import agent, federation
+@pytest.mark.slow
+def test_with_processes(tmp_path):
+    """Own keys, a revocation, a coordinator that keeps the old roster, and one that does not."""
+    for name in NAMES:
+        assert cli.agent("key", tmp_path / name).returncode == 0
+    requests = [KeyRequest.read(tmp_path / name / REQUEST) for name in NAMES]
+    folder, port = tmp_path / "federation", free_port()
+    schedule = agreed(updates=200, first=1.0, growth=1.02)
+    given = [folder, "demo", schedule, NAMES, ["127.0.0.1"], port, "127.0.0.1"]
+    operator.init(*given, requests=requests)
+    for name in NAMES:
+        shutil.copytree(folder / "clients" / name, tmp_path / name, dirs_exist_ok=True)
+    state, own = tmp_path / "state.db", folder / "coordinator" / FILE
+    with Running(folder, port) as running, ExitStack() as stack:
+        started = [
+            Service(tmp_path / f"{name}.db", "--bundle", tmp_path / name, "--follow-roster",
+                    "--http", "127.0.0.1:0")
+            for name in NAMES
+        ]  # fmt: skip
+        services = dict(zip(NAMES, map(stack.enter_context, started), strict=True))
+        options = ("--absent-after", "2")
+        with coordinator(running, state, *options) as head:
+            head.hear(lambda line: line["event"] == "updated" and line["clients"] == 5)
+            before = own.read_bytes()
+            out = cli.federation("revoke", folder, "e")
+            assert out.returncode == 0, out.stderr
+            assert "Checked: the running server rejects them" in out.stdout
+            for name in LEFT:
+                shutil.copy(folder / "authority" / FILE, tmp_path / name)
+                services[name].hear(lambda line: "follows the smaller roster" in line["text"])
+            services["e"].hear(lambda line: "revoked or unknown to the server" in line["text"])
+        smaller = own.read_bytes()
+        own.write_bytes(before)
+        with coordinator(running, state, *options) as head:  # it keeps the revoked member
+            refused = set()
+            while refused != set(LEFT):
+                refused.add(head.hear(lambda line: line["event"] == "rejected")["client"])
+            assert not [line for line in head.events if line["event"] in ("updating", "updated")]
+        own.write_bytes(smaller)
+        with coordinator(running, state, *options) as head:
+            done = head.hear(lambda line: line["event"] == "updated")
+            assert done["clients"] == 4
 
+
+def test_the_commands(tmp_path):
+    agent, federation = cli.agent, cli.federation
     folder, shops = tmp_path / "shops", [f"shop-{k}" for k in range(1, 6)]
     for name in shops[:4]:
         out = agent("key", tmp_path / name)
