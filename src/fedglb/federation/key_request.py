@@ -25,7 +25,7 @@ from fedglb.io.atomic import atomic_write
 
 REQUEST = "request.pem"
 _OPENSSL = (
-    "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -subj /CN=NAME "
+    "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=NAME "
     f"-keyout {KEY} -out {REQUEST}"
 )
 _LARGEST = 65536  # bytes of a request
