@@ -310,6 +310,7 @@ def test_the_commands(tmp_path):
             "--minimum", "4", "--updates", "5", "--first", "1h", "--growth", "2"]  # fmt: skip
     out = federation("init", folder, *init, *requests)
     assert out.returncode == 0, out.stderr
+    assert KeyRequest.read(requests[1]).fingerprint in out.stdout
     assert "Made here: the key of shop-5. Whoever has a copy can act as" in out.stdout
     assert "copies" in out.stdout
     out = federation("revoke", folder, "shop-5")

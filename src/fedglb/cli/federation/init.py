@@ -204,7 +204,8 @@ def init(
         operator.init(
             folder, name, table, names, host or ["127.0.0.1"], port, bound, days, requests
         )
-    _print_next_steps(folder, names, {each.name for each in requests}, as_json)
+    own_keys = {each.name: each.fingerprint for each in requests}
+    _print_next_steps(folder, names, own_keys, as_json)
 
 
 def _privacy(
@@ -241,8 +242,10 @@ def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
     return fitted.digest, fitted.dim
 
 
-def _print_next_steps(folder: Path, names: list[str], own_keys: set[str], as_json: bool) -> None:
-    """Print the next steps; the clients in `own_keys` made their keys."""
+def _print_next_steps(
+    folder: Path, names: list[str], own_keys: dict[str, str], as_json: bool
+) -> None:
+    """Print the next steps; `own_keys` has the digests of keys that clients made."""
     from fedglb.federation.bundle import Bundle
 
     digest = Bundle.read(folder / "coordinator").agreement.roster
@@ -273,6 +276,8 @@ def _print_next_steps(folder: Path, names: list[str], own_keys: set[str], as_jso
     typer.echo(f"{folder}: a federation of {len(names)} client{'s' * (len(names) != 1)}. Next:")
     for number, step in enumerate(steps, 1):
         typer.echo(f"  {number}. {step}")
+    for name, fingerprint in own_keys.items():
+        typer.echo(f"The key of {name} is {fingerprint}: compare it with the owner.")
     print_keys_made_here([each for each in names if each not in own_keys], digest is not None)
     if digest is not None:
         typer.echo(f"Roster: {digest}")
