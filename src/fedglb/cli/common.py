@@ -103,10 +103,11 @@ def print_keys_made_here(names: Sequence[str], secure_sums: bool) -> None:
     """Say what it means that the operator made these clients' keys."""
     if not names:
         return
-    sums = " and read what it sends to secure sums" if secure_sums else ""
+    sums = "; whoever has those of all but one client, read that one's numbers in secure sums"
     typer.echo(
         f"Made here: the key{'s' * (len(names) > 1)} of {', '.join(names)}. Whoever has a copy can "
-        f"act as that client{sums}. Clients that make their own keys (fedglb agent key) avoid this."
+        f"act as that client{sums * secure_sums}. Clients that make their own keys "
+        "(fedglb agent key) avoid this."
     )
 
 
