@@ -95,8 +95,11 @@ class Liar:
                 out[name] = self.say(name, call)
         return call, out
 
-    def agree(self, call, names):
-        return {name: self.say(name, AllHere(call.update, call.transcript)) for name in names}
+    def agree(self, call, answers, names):
+        """Ask for consent to the sum of what the set has sent."""
+        assert all(isinstance(said[-1], MaskedSum) for said in answers.values())
+        all_here = AllHere(call.update, call.transcript)
+        return {name: self.say(name, all_here) for name in names}
 
 
 def test_members_refuse_a_coordinator_that_keeps_a_revoked_member(still, tmp_path):
@@ -120,7 +123,7 @@ def test_members_refuse_a_coordinator_that_keeps_a_revoked_member(still, tmp_pat
         assert digest_of(stolen) != smaller
 
         # a sum that was in progress gets no consent any more
-        said = liar.agree(begun, LEFT)
+        said = liar.agree(begun, vectors, LEFT)
         assert said == {name: [Withdrawal(begun.update)] for name in LEFT}
         # nor does one with old or new keys of the others, and the revoked member's
         for again in (False, True):
@@ -137,7 +140,7 @@ def test_members_refuse_a_coordinator_that_keeps_a_revoked_member(still, tmp_pat
         honest.keys["e"] = liar.keys["e"]
         call, vectors = honest.call(LEFT)
         added = sum(vectors[name][-1].numbers.view("u8") for name in LEFT)
-        seeds = [said[-1].seed for said in honest.agree(call, LEFT).values()]
+        seeds = [said[-1].seed for said in honest.agree(call, vectors, LEFT).values()]
         total = unmasked(added, seeds, call.transcript)
         assert total.any(), "all samples are in this sum: those of the one given up were not lost"
         assert abs(int(total[2])) <= 12 << 40, "masks have cancelled"
