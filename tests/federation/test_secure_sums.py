@@ -483,6 +483,20 @@ def test_a_stranger_is_not_admitted_whatever_it_says(running):
     assert running.coordinator.releases[1].clients == 5
 
 
+def test_a_member_that_takes_up_another_roster_has_left(running):
+    """No update waits for its answer; it comes back when both have the same one."""
+    session = running.nodes["c"].agent_session
+    before, session._facts = session._facts, {**session._facts, "roster": "ab" * 32}
+    out = running.session.receive("c", encode(session.hello(), session.session), running.now)
+    [said] = [decode_down(data, name, 2)[1] for name, data in out]
+    assert isinstance(said, Rejected)
+    assert "newest roster.json" in said.reason
+    assert "c" not in running.session.members
+    assert texts(running, "left") == ["c has left: it is not admitted any more"]
+    session._facts = before
+    running.until(lambda: "c" in running.session.members)
+
+
 def test_a_member_whose_key_is_forged_is_not_in_the_sum(running):
     """Somebody else uses its name on the network: its key is not that of the roster."""
     session = running.session.members.session("c")

@@ -101,7 +101,7 @@ class Machine:
         for title in steps:
             if title.startswith("3."):
                 (scp,) = commands(section("applications.md", title), "console")
-                assert scp.startswith("scp -r shops/clients/shop-1 ")
+                assert scp.startswith("scp shops/clients/shop-1/* ")
                 self.bring("shop-1")
             for command in commands(section("applications.md", title)):
                 self.do(command)
@@ -134,6 +134,8 @@ def test_from_nothing_to_a_federation_and_on(tmp_path):
             if " revoke " in command:
                 folder.eventually(lambda: "revoked" in (machine.status["refused"] or ""))
             elif " add " in command:
+                assert not (folder.path / "shops" / "clients" / "shop-1" / "key.pem").exists()
+                shutil.copy(folder.path / "new" / "key.pem", folder.path / "shop-1")
                 machine.bring("shop-1")
                 folder.eventually(lambda: machine.status["admitted"])  # by itself
 

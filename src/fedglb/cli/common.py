@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -35,6 +35,16 @@ CoordinatorFolder: TypeAlias = Annotated[
 StateFile: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="The coordinator's state.", show_default="coordinator/state.db"),
+]
+Requests: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--request",
+        metavar="FILE",
+        help="A client's request, made by `fedglb agent key`; may be repeated. The keys of clients "
+        "without one are made here.",
+        show_default="none",
+    ),
 ]
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -87,6 +97,18 @@ def finite(row: Mapping[str, Any]) -> dict[str, Any]:
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in row.items()
     }
+
+
+def print_keys_made_here(names: Sequence[str], secure_sums: bool) -> None:
+    """Say what it means that the operator made these clients' keys."""
+    if not names:
+        return
+    sums = "; whoever has those of all but one client, read that one's numbers in secure sums"
+    typer.echo(
+        f"Made here: the key{'s' * (len(names) > 1)} of {', '.join(names)}. Whoever has a copy can "
+        f"act as that client{sums * secure_sums}. Clients that make their own keys "
+        "(fedglb agent key) avoid this."
+    )
 
 
 def seconds(option: str, text: str) -> float:

@@ -28,6 +28,8 @@ from fedglb.setting import Setting
 LEAP = 2**44
 #: With more features a covariance does not fit into a message (8 MiB).
 LARGEST_DIM = 1400
+#: The fact with the members of secure sums: the only one that may change.
+ROSTER = "roster"
 _LARGE = 10**16  # numbers from here on are written with an exponent
 
 
@@ -215,7 +217,7 @@ class Agreement:
             # the form of releases: a member that differs makes sums invalid
             out["releases"] = self.setting.noise.factors.digest
         if self.minimum is not None:
-            out |= {"secure_sums": str(self.minimum), "roster": str(self.roster)}
+            out |= {"secure_sums": str(self.minimum), ROSTER: str(self.roster)}
         return out
 
     def compare(self, facts: Mapping[str, str]) -> list[Difference]:

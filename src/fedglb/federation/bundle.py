@@ -25,6 +25,10 @@ from fedglb.io.toml import convert, read_file, to_toml
 
 FILE, CA, CERTIFICATE, KEY = "federation.toml", "ca.pem", "cert.pem", "key.pem"
 _AGAIN = "copy the whole folder from the operator again, or ask for `fedglb federation renew`"
+_ADD_KEY = (
+    " (if this member made its own key with `fedglb agent key`, copy the operator's files into the "
+    "folder with that key)"
+)
 _SERVER = re.compile(r"tls://[^/\s]+:\d+")
 _log = logging.getLogger("fedglb.federation")
 
@@ -51,12 +55,16 @@ class Bundle:
     table: AgreementTable
 
     @classmethod
-    def read(cls, folder: str | Path) -> Bundle:
-        """Read a folder; `InvalidInput` names the file and the key at fault."""
+    def read(cls, folder: str | Path, without_key: bool = False) -> Bundle:
+        """Read a folder; `InvalidInput` names the file and the key at fault.
+
+        `without_key`: the operator's copy, of a member that keeps its key.
+        """
         place = Path(folder)
         for name in (FILE, CA, CERTIFICATE, KEY):
-            if not _is_file(place / name):
-                allowed = f"a member's folder, as made by the operator: {name} is missing"
+            if not _is_file(place / name) and not (without_key and name == KEY):
+                how = _ADD_KEY if name == KEY else ""
+                allowed = f"a member's folder, as made by the operator: {name} is missing{how}"
                 raise InvalidInput("bundle", str(folder), allowed)
         document = _document(place / FILE)
         bundle = cls(
@@ -137,6 +145,10 @@ class Bundle:
         """Return a value that changes when certificate or key are replaced."""
         return tuple(_stat(self.folder / name) for name in (CA, CERTIFICATE, KEY))
 
+    def roster_file(self) -> object:
+        """Return a value that changes when the roster is replaced."""
+        return _stat(self.folder / ROSTER)
+
     def connection(self) -> dict[str, Any]:
         """Return the options for `nats.connect` that reach only this server.
 
@@ -176,8 +188,9 @@ class Bundle:
         if ends < datetime.now(UTC):  # not an error: the agent learns alone meanwhile
             path = self.folder / CERTIFICATE
             _log.warning("%s expired on %s: ask the operator for a new one", path, ends.date())
-        if (self.folder / KEY).stat().st_mode & 0o077:
-            _log.warning("other users can read the key: run chmod 600 %s", self.folder / KEY)
+        path = self.folder / KEY
+        if path.exists() and path.stat().st_mode & 0o077:
+            _log.warning("other users can read the key: run chmod 600 %s", path)
 
     def _content(self, name: str) -> bytes:
         try:

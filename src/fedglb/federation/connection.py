@@ -138,7 +138,8 @@ class Connection:
         if old is not None:
             try:
                 with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
-                    await asyncio.wait_for(old.drain(), _TIMEOUT)  # handle what it has received
+                    async with asyncio.timeout(_TIMEOUT):
+                        await old.drain()  # handle what it has received
             finally:
                 await _close(old)
         return True
@@ -173,8 +174,8 @@ class Connection:
             # Instead of the library's reconnecting, `run` connects again: the library would keep
             # the first certificates, deliver queued messages late, and wait for ever after a first
             # handshake that failed.
-            await asyncio.wait_for(
-                connection.connect(
+            async with asyncio.timeout(_TIMEOUT):
+                await connection.connect(
                     **self._bundle.connection(),
                     name=self._bundle.client,
                     inbox_prefix=f"_INBOX.{self._bundle.client}",
@@ -182,9 +183,7 @@ class Connection:
                     ping_interval=10,
                     pending_size=0,
                     error_cb=on_error,
-                ),
-                _TIMEOUT,
-            )
+                )
             await self._subscribe(connection, subscriptions)
             await connection.flush(_TIMEOUT)  # now the old connection may end
         except BaseException as error:
@@ -275,4 +274,5 @@ class Connection:
 async def _close(connection: Nats) -> None:
     with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
         # after a failed handshake it would never return
-        await asyncio.wait_for(connection.close(), _PAUSE)
+        async with asyncio.timeout(_PAUSE):
+            await connection.close()

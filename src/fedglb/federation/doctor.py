@@ -5,6 +5,7 @@ It checks files, clock and disk, and connects to the server up to its admission.
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 import sqlite3
@@ -19,6 +20,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from fedglb.errors import InvalidInput
+from fedglb.federation.agreement import ROSTER
 from fedglb.federation.bundle import CA, CERTIFICATE, KEY, Bundle
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import COORDINATOR
@@ -60,6 +62,7 @@ def member(folder: Path, file: Path | None = None) -> list[Finding]:
     if file is not None:
         place = file
         out += attempt("file", lambda: [sqlite_file("file", place, kind)])
+        out += attempt("roster", lambda: _accepted(bundle, place))
     return out + attempt("server", lambda: reach(bundle))
 
 
@@ -81,6 +84,24 @@ def _files(bundle: Bundle) -> Iterator[Finding]:
     yield lasting("certificate", bundle.client, certificate.ends, _RENEW)
     yield lasting("certificate", "the authority", authority.ends, _RENEW)
     yield clock([certificate, authority])
+
+
+def _accepted(bundle: Bundle, file: Path) -> Iterator[Finding]:
+    """Compare the roster in the folder with the one in the agent's or the coordinator's file."""
+    stored = fact_in(file, "agreement") if file.exists() else None
+    if bundle.roster is None or stored is None:
+        return
+    accepted, found = json.loads(stored).get(ROSTER), bundle.roster.digest.hex()
+    if accepted == found:
+        count = len(bundle.roster.names)
+        yield Finding("roster", "ok", f"{count} members of secure sums, as accepted: {found}")
+    elif bundle.client == COORDINATOR:
+        text = "the coordinator last ran with another roster"
+        yield Finding("roster", "warning", text, "restart it once the agents have the new one")
+    else:
+        text = f"the roster {found} is not accepted: the agent learns alone, or does not start"
+        how = "compare it with the other owners, then: fedglb agent accept"
+        yield Finding("roster", "fault", text, f"{how} {file} {bundle.folder} --roster {found}")
 
 
 def reach(bundle: Bundle) -> Iterator[Finding]:

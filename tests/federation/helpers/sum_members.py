@@ -33,7 +33,7 @@ def issued(name: str) -> IssuedCertificate:
 
 
 def roster_of(names: Sequence[str]) -> Roster:
-    return Roster.of({name: Certificate(issued(name).certificate) for name in names})
+    return Roster({name: Certificate(issued(name).certificate).public_key for name in names})
 
 
 def names(count: int) -> list[str]:

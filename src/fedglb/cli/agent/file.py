@@ -150,11 +150,12 @@ def accept(
     """Accept a changed list of members of secure sums (the roster).
 
     An agent refuses a changed roster: an attacker who adds enough members could subtract
-    their sums from the total, and see the agent's.
+    their sums from the total, and see the agent's. (`fedglb agent serve --follow-roster` accepts
+    one that only got smaller by itself.)
 
     Example: fedglb agent accept shop-1.db ./shop-1 --roster 3f6c…
     """
-    from fedglb.federation.agent.sums import accept_roster, roster_to_accept
+    from fedglb.federation.agent.roster import accept_roster, roster_to_accept
 
     names = {"path": "AGENT.db", "bundle": "BUNDLE", "roster": "--roster"}
     with report_errors(if_open="stop its application or service first", **names):

@@ -54,6 +54,10 @@ def serve(
     report_rewards: Annotated[
         bool, _agent("Report the number and the sum of rewards to the coordinator.")
     ] = False,
+    follow_roster: Annotated[
+        bool,
+        _agent("Accept a roster in the bundle that only got smaller, also while running."),
+    ] = False,
     wait: Annotated[
         float, _agent("Seconds to wait while another process has the file open.")
     ] = 30.0,
@@ -105,7 +109,7 @@ def serve(
                 durable=cast("Durability", durable),
                 expire_after=expire_after, max_pending=max_pending,
                 log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
-                report_rewards=report_rewards, wait=wait,
+                report_rewards=report_rewards, follow_roster=follow_roster, wait=wait,
             )  # fmt: skip
         with agent:
             access = Access(listen.token, listen.hosts)

@@ -9,7 +9,14 @@ from typing import Annotated, Any, get_args
 import typer
 
 from fedglb.algorithms.catalog import SOLVERS
-from fedglb.cli.common import Json, in_panel, print_json, seconds
+from fedglb.cli.common import (
+    Json,
+    Requests,
+    in_panel,
+    print_json,
+    print_keys_made_here,
+    seconds,
+)
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput
@@ -41,6 +48,7 @@ def init(
     clients: Annotated[
         str, typer.Option(help="The first clients' names, separated by commas: shop-1,shop-2.")
     ] = "",
+    request: Requests = None,
     host: Annotated[
         list[str] | None,
         _server("Address that clients connect to; may be repeated.", "127.0.0.1"),
@@ -155,13 +163,15 @@ def init(
 ) -> None:
     """Make a federation: its authority, the server's configuration, a folder for each member.
 
-    Run it on the server's machine: FOLDER/authority never leaves it.
+    Run it on the server's machine: FOLDER/authority never leaves it. Each client makes its own key
+    with `fedglb agent key` and sends its request; without one, its key is made here.
 
     Example: fedglb federation init ./demo --name demo --clients shop-1,shop-2 --dim 10
     """
     renamed = {name: f"--{name.replace('_', '-')}" for name in locals()} | _RENAMED
     with extra():
         from fedglb.federation.agreement import AgreementTable
+        from fedglb.federation.key_request import KeyRequest
         from fedglb.federation.operator import operator
         from fedglb.problem_table import ProblemTable
     scheduled = epsilon is not None or updates is not None or secure_sums
@@ -190,8 +200,12 @@ def init(
     )  # fmt: skip
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
     with report_errors(**renamed):
-        operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
-    _print_next_steps(folder, names, as_json)
+        requests = [KeyRequest.read(path) for path in request or []]
+        operator.init(
+            folder, name, table, names, host or ["127.0.0.1"], port, bound, days, requests
+        )
+    own_keys = {each.name: each.fingerprint for each in requests}
+    _print_next_steps(folder, names, own_keys, as_json)
 
 
 def _privacy(
@@ -228,8 +242,10 @@ def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
     return fitted.digest, fitted.dim
 
 
-def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
-    """Print the next steps."""
+def _print_next_steps(
+    folder: Path, names: list[str], own_keys: dict[str, str], as_json: bool
+) -> None:
+    """Print the next steps; `own_keys` has the digests of keys that clients made."""
     from fedglb.federation.bundle import Bundle
 
     digest = Bundle.read(folder / "coordinator").agreement.roster
@@ -250,13 +266,19 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     steps = [
         f"Start the server: nats-server -c {quoted('server', 'nats.conf')}",
         f"Start the coordinator: fedglb federation coordinator {quoted('coordinator')}",
-        f"Move {quoted('clients', one)} to its machine safely (scp, not mail), and so on.",
+        f"The owner of {one} copies {quoted('clients', one)}/* into the folder with its key, and "
+        "so on."
+        if one in own_keys
+        else f"Move {quoted('clients', one)} to its machine safely (scp, not mail), and so on.",
         f"Start the agent there: fedglb agent serve {one}.db --bundle {one}",
         f"Later: fedglb federation add {quoted()} NAME, fedglb federation revoke {quoted()} NAME",
     ]
     typer.echo(f"{folder}: a federation of {len(names)} client{'s' * (len(names) != 1)}. Next:")
     for number, step in enumerate(steps, 1):
         typer.echo(f"  {number}. {step}")
+    for name, fingerprint in own_keys.items():
+        typer.echo(f"The key of {name} is {fingerprint}: compare it with the owner.")
+    print_keys_made_here([each for each in names if each not in own_keys], digest is not None)
     if digest is not None:
         typer.echo(f"Roster: {digest}")
         typer.echo("Before the first start, each agent's owner compares it with the other owners'.")

@@ -4,49 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedglb.cli.common import Json, OperatorFolder, print_json
+from fedglb.cli.common import (
+    Json,
+    OperatorFolder,
+    Requests,
+    print_json,
+    print_keys_made_here,
+)
 from fedglb.cli.report_errors import extra, fail, report_errors
 
 if TYPE_CHECKING:
     from fedglb.federation.operator.listing import ListedMember
 
 _NAMES = {"folder": "FOLDER", "client": "NAME", "clients": "NAME", "days": "--days"}
+_ROSTER = (
+    "Bring {place} to the folder of every agent, and restart the coordinator. Agents with "
+    "--follow-roster take up a smaller roster by themselves; other owners compare the digest with "
+    "each other and run: fedglb agent accept AGENT.db FOLDER --roster DIGEST"
+)
 _NO_SERVER = "This folder's server does not run here. If it runs elsewhere or in a container, copy "
 _COPY_ACCOUNTS = (
     f"{_NO_SERVER}the new server/accounts.conf there and reload it: until then the change has no "
     "effect."
+)
+_STOPPED = (
+    "SECURE SUMS STOP: too few members are left, and the roster still has {names}. Agents learn "
+    "alone; nothing is lost. Add clients (a revoked name gets a new key): fedglb federation add "
+    "{folder} NAME --request FILE. Until the owners have the new roster, a coordinator that lies "
+    "could use a stolen key in sums: if you do not trust it, stop it."
 )
 
 
 def add(
     folder: OperatorFolder,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The new clients.")],
+    request: Requests = None,
     days: Annotated[int, typer.Option(help="Days for which the certificates are valid.")] = 730,
     as_json: Json = False,
 ) -> None:
     """Add clients: make a folder for each, and let the running server admit them.
 
     Run it on the server's machine. Other clients stay connected. A revoked name gets a new
-    certificate; its old one stays revoked.
+    certificate; its old one stays revoked. A client that made its own key (`fedglb agent key`)
+    sends its request; its folder here has no key, and its owner copies the files into the folder
+    with the key.
 
-    Example: fedglb federation add ./demo shop-3 shop-4
+    Example: fedglb federation add ./demo shop-3 --request shop-3.pem
     """
     with extra():
+        from fedglb.federation.key_request import KeyRequest
         from fedglb.federation.operator import operator
         from fedglb.federation.operator.folder import place_of
-    with report_errors(**_NAMES):
-        verified = operator.add(folder, names, days)
+    with report_errors(**_NAMES, request="--request"):
+        requests = [KeyRequest.read(path) for path in request or []]
+        verified = operator.add(folder, names, days, requests)
+        digest, _ = _roster(folder)
     made = {name: str(folder / place_of(name)) for name in names}
     if as_json:
-        print_json({"clients": made, "verified": verified})
+        print_json({"clients": made, "verified": verified, **_if_known(digest)})
         return
+    own = {each.name: each.fingerprint for each in requests}
     for name, place in made.items():
-        typer.echo(f"{name}: move {place} to its machine by a safe channel (scp, not mail).")
+        if name in own:
+            typer.echo(f"{name}: its owner copies {place}/* into the folder with its key.")
+            typer.echo(f"  Its key is {own[name]}: compare it with the owner.")
+        else:
+            typer.echo(f"{name}: move {place} to its machine by a safe channel (scp, not mail).")
+    print_keys_made_here([name for name in names if name not in own], digest is not None)
+    _print_roster(folder, digest)
     _print_verified(verified, "admits")
+
+
+def _roster(folder: Path) -> tuple[str | None, tuple[str, ...]]:
+    """Return the roster's digest and names; None: no secure sums."""
+    from fedglb.federation.operator.folder import roster
+
+    found = roster(folder)
+    return (None, ()) if found is None else (found.digest.hex(), found.names)
+
+
+def _if_known(digest: str | None) -> dict[str, str]:
+    return {} if digest is None else {"roster": digest}
+
+
+def _print_roster(folder: Path, digest: str | None) -> None:
+    if digest is not None:
+        typer.echo(f"New roster: {digest}")
+        typer.echo(_ROSTER.format(place=folder / "authority" / "roster.json"))
 
 
 def revoke(
@@ -57,7 +106,8 @@ def revoke(
     """Revoke clients: the running server disconnects them, and only them, at once.
 
     Run it on the server's machine; the clients' keys are not needed. Their samples stay in the
-    model.
+    model. With secure sums it writes a roster without them, for the other agents. If too few
+    members are left, it revokes all the same, and there are no sums until others are added.
 
     Example: fedglb federation revoke ./demo shop-3
     """
@@ -65,10 +115,17 @@ def revoke(
         from fedglb.federation.operator import operator
     with report_errors(**_NAMES):
         verified = operator.revoke(folder, names)
+        digest, members = _roster(folder)
+    stopped = bool(set(names) & set(members))
     if as_json:
-        print_json({"clients": names, "verified": verified})
+        stops = {} if digest is None else {"sums_stopped": stopped}
+        print_json({"clients": names, "verified": verified, **_if_known(digest), **stops})
         return
     typer.echo(f"Revoked: {', '.join(names)}.")
+    if stopped:
+        typer.echo(_STOPPED.format(names=", ".join(names), folder=folder), err=True)
+    else:
+        _print_roster(folder, digest)
     _print_verified(verified, "rejects")
 
 

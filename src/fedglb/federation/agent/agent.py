@@ -87,6 +87,7 @@ class Agent:
         on_full_disk: OnFullDisk = "raise",
         beat: float = 2.0,
         report_rewards: bool = False,
+        follow_roster: bool = False,
         wait: float = 0.0,
     ) -> Agent:
         """Open or create an agent's file, and join the federation in the background.
@@ -133,6 +134,11 @@ class Agent:
             Whether heartbeats report the number and the sum of the rewards, of all since the start
             of the process and of the last thousand, to the federation's operator. Not with
             privacy.
+        follow_roster
+            Whether to accept a changed roster in the bundle, also while the agent runs, if it only
+            got smaller: the same keys, enough members, this client among them. So revoked members
+            are refused without your doing more than bringing the file. With secure sums; without
+            it the owner accepts each roster (``fedglb agent accept``).
         wait
             Seconds to wait while another process has the file open. The default 0 fails at once;
             a worker that replaces another one, as in a graceful reload, sets the time that the
@@ -181,7 +187,10 @@ class Agent:
         try:
             preload(agreement, alone=found is None)
             with named_damage("agent", path):
-                store.agree({**agreement.facts(), "federation": federation, "client": name})
+                store.agree(
+                    {**agreement.facts(), "federation": federation, "client": name},
+                    None if found is None else _roster(store, found, follow_roster),
+                )
                 client = DurableClient(name, agreement, store, rules)
             session = AgentSession(client, store.instance, release())
             session.rewards = RewardTotals() if report_rewards else None
@@ -191,6 +200,7 @@ class Agent:
             from fedglb.federation.agent.sums import AgentSums
 
             session.sums = AgentSums.of(found, session.answers, session.session)
+            session.follows_roster = follow_roster
             return cls(client, session, AgentConnection(found, session, beat))
         except BaseException:
             store.close()
@@ -539,6 +549,17 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
     if found.client == COORDINATOR:
         raise InvalidInput("bundle", str(folder), "a client's bundle; this is the coordinator's")
     return found
+
+
+def _roster(store: AgentStore, bundle: Bundle, follow: bool) -> bytes | None:
+    """Return the content of the bundle's roster, after following it if that is allowed."""
+    from fedglb.federation.agent.roster import follow_roster as follow_it
+
+    if bundle.roster is None:
+        return None
+    if follow and store.agreed is not None:
+        follow_it(store, bundle)
+    return bundle.roster.content
 
 
 def _same(

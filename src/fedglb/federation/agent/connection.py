@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agent.session import AgentSession
@@ -40,6 +41,7 @@ class AgentConnection:
         self._waiting: deque[bytes] = deque()  # while a pass runs in the pool
         self._pass: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
+        self._roster: object = None  # which roster's file was read last
         self._open, self._closing, self._ended = True, threading.Lock(), threading.Event()
         self._background = Background.enter()
         self._connection = Connection(
@@ -125,8 +127,16 @@ class AgentConnection:
         else:
             self._pass = asyncio.create_task(self._in_pool(message))
 
-    async def _in_pool(self, message: Downward | None) -> None:
-        """Handle a slow message in the pool, then those that arrived meanwhile."""
+    def _look_for_roster(self) -> None:
+        """Read a changed roster in the pool; messages wait meanwhile."""
+        found = self._bundle.roster_file()
+        if self._session.sums is None or self._pass is not None or found == self._roster:
+            return
+        self._roster = found
+        self._pass = asyncio.create_task(self._in_pool(self._bundle.folder))
+
+    async def _in_pool(self, message: Downward | Path | None) -> None:
+        """Handle a slow message (or a folder's roster), then those that arrived meanwhile."""
         try:
             while True:
                 if message is not None:
@@ -157,8 +167,10 @@ class AgentConnection:
             return None  # meant for an earlier session of this client
         return message
 
-    def _answers(self, message: Downward) -> list[Upward]:
+    def _answers(self, message: Downward | Path) -> list[Upward]:
         try:
+            if isinstance(message, Path):
+                return self._session.follow_roster(message)
             return self._session.receive(message)
         except Unavailable:  # closed meanwhile
             return []
@@ -175,6 +187,7 @@ class AgentConnection:
                 async with asyncio.timeout(pause):
                     await self._wanted.wait()
             except TimeoutError:
+                self._look_for_roster()
                 await self._send(self._session.beat())
                 self._prepare()
                 continue
@@ -232,7 +245,7 @@ class Background:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(
-        self, action: Callable[[Downward], list[Upward]], message: Downward
+        self, action: Callable[[Downward | Path], list[Upward]], message: Downward | Path
     ) -> list[Upward]:
         """Run a slow action in the pool and return its answers."""
         try:

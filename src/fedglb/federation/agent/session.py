@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.update_answers import UpdateAnswers
+from fedglb.federation.agreement import ROSTER
 from fedglb.federation.wire.messages import (
     Admitted,
     Downward,
@@ -126,6 +128,7 @@ class AgentSession:
         self.refused: str | None = None
         self.rewards: RewardTotals | None = None  # set if the owner agreed to report them
         self.sums: AgentSums | None = None  # set if the federation has secure sums
+        self.follows_roster = False  # set if the owner allows it
         self._instance, self._software = instance, software
         self._facts = client.agreement.facts()
         #: The step of an open request for an update, 0 without one.
@@ -216,6 +219,36 @@ class AgentSession:
             case HelloRequest():
                 return [self.hello()]
         return []
+
+    def follow_roster(self, folder: Path) -> list[Upward]:
+        """Take up a smaller roster in the member's folder, if the owner allows it; say hello again.
+
+        It runs between two messages. A sum in progress under the old roster gets no consent.
+        """
+        from fedglb.federation.agent.roster import follow_roster
+        from fedglb.federation.agent.sums import AgentSums
+        from fedglb.federation.bundle import Bundle
+
+        client = self.client
+        try:
+            bundle = Bundle.read(folder)
+            found = [change.name for change in client.agreement.compare(bundle.agreement.facts())]
+            if not found:
+                return []
+            if found != [ROSTER] or not self.follows_roster:
+                allowed = "the agreement in the agent's file: see `fedglb agent accept`"
+                raise InvalidInput("bundle", ", ".join(found), allowed)
+            with client.locked():
+                client.ready()
+                follow_roster(client.store, bundle)
+        except InvalidInput as error:
+            log.warning("the agent continues with the roster it had: %s", error)
+            return []
+        client.agreement = bundle.agreement
+        self._facts, self.admitted = bundle.agreement.facts(), False
+        self.sums = AgentSums.of(bundle, self.answers, self.session)
+        log.info("follows the smaller roster %s", bundle.agreement.roster)
+        return [self.hello()]
 
     def _about_sums(self, message: SessionKeys | SumOffer | SumCall | AllHere) -> list[Upward]:
         if self.sums is None:

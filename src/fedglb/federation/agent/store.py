@@ -29,6 +29,7 @@ from fedglb.federation.agent.update_store import (
     as_bytes,
     as_floats,
 )
+from fedglb.federation.agreement import ROSTER
 from fedglb.federation.sqlite import (
     backup,
     close,
@@ -84,9 +85,8 @@ CREATE TABLE secure_sum(
     transcript BLOB NOT NULL, members BLOB NOT NULL, consented INTEGER NOT NULL, at REAL,
     first_sequence INTEGER, last_sequence INTEGER, theta BLOB, batch BLOB)
 """
-#: The agreement's fact with the members of secure sums.
-ROSTER = "roster"
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
+_ROSTER = "roster"  # the accepted one, as in its file
 _LAST_FORGOTTEN = "last_number"  # the highest number of a decision when some were forgotten
 _EXPIRED = "expired"  # number of expired decisions
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
@@ -123,20 +123,22 @@ class AgentStore:
         known = fact(self._db, _AGREEMENT)
         return None if known is None else msgspec.json.decode(known, type=dict[str, str])
 
-    def agree(self, facts: Mapping[str, str]) -> None:
-        """Write the agreement to a new file; raise for facts that differ from an old one's."""
+    def agree(self, facts: Mapping[str, str], roster: bytes | None = None) -> None:
+        """Write the agreement to a new file; raise for facts that differ from an old one's.
+
+        `roster` is the content of the roster's file, with secure sums.
+        """
         before = self.agreed
         if before is None:
-            text = msgspec.json.encode(dict(facts))
+            new: dict[str, object] = {
+                _AGREEMENT: msgspec.json.encode(dict(facts)),
+                _INSTANCE: secrets.token_hex(16),
+                _SEED: secrets.token_bytes(32),
+            }
+            if roster is not None:
+                new[_ROSTER] = roster
             with transaction(self._db):
-                self._db.executemany(
-                    "INSERT INTO facts VALUES (?, ?)",
-                    [
-                        (_AGREEMENT, text),
-                        (_INSTANCE, secrets.token_hex(16)),
-                        (_SEED, secrets.token_bytes(32)),
-                    ],
-                )
+                self._db.executemany("INSERT INTO facts VALUES (?, ?)", new.items())
             return
         for name in sorted({*before, *facts}, key=lambda name: (not name.endswith(".name"), name)):
             if before.get(name) != facts.get(name):
@@ -144,17 +146,25 @@ class AgentStore:
                 if name == ROSTER:
                     allowed = (
                         f"{before.get(name)!r}, accepted by the agent's owner; to accept this one, "
-                        "compare it with the other owners' and run `fedglb agent accept`"
+                        "compare it with the other owners' and run `fedglb agent accept`; with "
+                        "follow_roster (--follow-roster) an agent follows a smaller one"
                     )
                 raise InvalidInput(name, facts.get(name), allowed)
 
-    def accept(self, name: str, value: str) -> None:
-        """Replace a fact of the agreement."""
+    @property
+    def roster(self) -> bytes | None:
+        """The content of the accepted roster's file; None: no secure sums."""
+        return fact(self._db, _ROSTER)  # type: ignore[no-any-return]
+
+    def accept_roster(self, digest: str, roster: bytes) -> None:
+        """Replace the accepted roster; there is no consent to a sum under the old one any more."""
         before = self.agreed
-        if before is None or name not in before:
-            raise InvalidInput(name, value, f"a file with this fact: {self.path} lacks it")
-        text = msgspec.json.encode({**before, name: value})
-        self._db.execute("UPDATE facts SET value = ? WHERE name = ?", (text, _AGREEMENT))
+        if before is None or ROSTER not in before:
+            raise InvalidInput(ROSTER, digest, f"a file with a roster: {self.path} has none")
+        with transaction(self._db):
+            set_fact(self._db, _AGREEMENT, msgspec.json.encode({**before, ROSTER: digest}))
+            set_fact(self._db, _ROSTER, roster)
+            self.updates.withdraw(None, None)
 
     @property
     def instance(self) -> str:

@@ -1,4 +1,4 @@
-"""An agent's part in secure sums: messages between the coordinator and `SumMember`; the roster.
+"""An agent's part in secure sums: messages between the coordinator and `SumMember`.
 
 In a federation that has agreed on secure sums nothing else leaves the agent: it does not answer
 requests for plain sums.
@@ -7,19 +7,15 @@ requests for plain sums.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import numpy as np
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.agent.store import ROSTER, AgentStore
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.secure_sums.member import SumMember
-from fedglb.federation.secure_sums.roster import Roster
 from fedglb.federation.secure_sums.session_keys import KeyRing, MissingKeys, SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL, SumRules
-from fedglb.federation.sqlite import named_damage
 from fedglb.federation.wire.messages import Upward, Withdrawal
 from fedglb.federation.wire.sum_messages import (
     AllHere,
@@ -106,35 +102,3 @@ class AgentSums:
                 given = message.update, message.transcript, message.signatures
                 seed = self._member.consent(*given)
                 return Consent(message.update, message.transcript, seed)
-
-
-def roster_to_accept(bundle: str | Path) -> Roster:
-    """Return the roster in a member's folder; `InvalidInput` without secure sums."""
-    roster = Bundle.read(bundle).roster
-    if roster is None:
-        raise InvalidInput("bundle", str(bundle), "the bundle of a federation with secure sums")
-    return roster
-
-
-def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
-    """Replace the accepted roster in a closed agent's file.
-
-    The roster in the folder `bundle` must have this digest, which the other agents' owners must
-    have, too, and this member's own key. Returns that roster.
-    """
-    roster, own = roster_to_accept(bundle), Bundle.read(bundle)
-    if digest.lower() != roster.digest.hex():
-        allowed = f"{roster.digest.hex()}, the digest in {bundle}, if the other owners have it too"
-        raise InvalidInput("roster", digest, allowed)
-    if roster.keys.get(own.client) != own.certificate().public_key:
-        allowed = f"a roster with the key of {own.client}: this one has another key, or none"
-        raise InvalidInput("roster", digest, allowed)
-    if not Path(path).is_file():
-        raise InvalidInput("path", str(path), "an existing agent's file")
-    store = AgentStore(path, "power")
-    try:
-        with named_damage("agent", path):
-            store.accept(ROSTER, roster.digest.hex())
-    finally:
-        store.close()
-    return roster

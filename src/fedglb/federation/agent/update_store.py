@@ -226,6 +226,8 @@ class UpdateStore:
     def withdraw(self, update: int | None, batches: Mapping[int, IntArray] | None) -> None:
         """Inside a transaction that deletes samples: withdraw from an update that contains some.
 
+        A masked release without consent is given up.
+
         `batches` are the reduced batches of releases that had some of the samples.
         """
         for number, batch in (batches or {}).items():
@@ -235,7 +237,6 @@ class UpdateStore:
             self.db.execute("UPDATE snapshots SET withdrawn = 1 WHERE number = ?", (update,))
             if batches is not None:
                 self.db.execute("UPDATE releases SET numbers = NULL")
-        # a masked release without consent has samples that are forgotten now
         self.db.execute(
             "UPDATE secure_sum SET transcript = x'', theta = NULL, batch = NULL WHERE NOT consented"
         )

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedglb.federation.agreement import Agreement
+from fedglb.federation.agreement import ROSTER, Agreement
 from fedglb.federation.coordinator.store import MemberRecord
 from fedglb.federation.wire.messages import Hello
 
@@ -49,7 +49,9 @@ class Members:
         """Return why a client is not admitted, or None if it is."""
         differences = self._agreement.differences(hello.agreement)
         if differences:
-            return f"{client} does not agree with the federation: {'; '.join(differences)}"
+            changed = any(text.startswith(f"{ROSTER}:") for text in differences)
+            how = " (both need the newest roster.json; the coordinator a restart)" * changed
+            return f"{client} does not agree with the federation: {'; '.join(differences)}{how}"
         most = self._agreement.max_clients
         if client not in records and len(records) >= most:
             return f"too many clients with {client}: max_clients is {most}"

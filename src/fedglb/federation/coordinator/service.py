@@ -68,7 +68,10 @@ class Inbox:
             client, payload = self._queue.get_nowait()
         except asyncio.QueueEmpty:
             try:
-                client, payload = await asyncio.wait_for(self._queue.get(), timeout)
+                # Python 3.11's `wait_for` forgets a cancellation that comes with a message, and
+                # the coordinator would never stop.
+                async with asyncio.timeout(timeout):
+                    client, payload = await self._queue.get()
             except TimeoutError:
                 return None
         self._messages[client] -= 1

@@ -229,12 +229,15 @@ class CoordinatorSession:
         if reason is None:
             reason = self._unknown_model(client, hello.update)
         if reason is not None:
-            return self._reject(client, session, reason, now)
+            # An agent may have taken up another roster: an update must not wait for it.
+            gone = session and session == self.members.session(client)
+            out = self._leave(client, "it is not admitted any more", now) if gone else []
+            return out + self._reject(client, session, reason, now)
         self._claims.pop(client, None)
         if hello.update > self.coordinator.finished:
             self.driver.lose_model()
         self._note_held(client, hello)
-        out: list[Outgoing] = []
+        out = []
         new = client not in self.records
         first = MemberRecord(hello.instance, True, 0, True, joined=time.time())
         record = self.records.setdefault(client, first)

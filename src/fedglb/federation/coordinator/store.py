@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.agreement import Agreement
+from fedglb.federation.agreement import ROSTER, Agreement
 from fedglb.federation.sqlite import (
     check_pages,
     close,
@@ -155,15 +155,19 @@ class CoordinatorStore:
         return self
 
     def _check_agreement(self, path: Path, agreement: Agreement) -> None:
-        """Write the agreement to a new file; an older file must have the same."""
+        """Write the agreement to a new file; an older file must have the same, but for the roster.
+
+        The roster changes with the members, and agents hold the coordinator to theirs.
+        """
         known = fact(self._db, _AGREEMENT)
-        if known is None:
-            set_fact(self._db, _AGREEMENT, msgspec.json.encode(agreement.facts()))
-            return
-        differences = agreement.differences(msgspec.json.decode(known, type=dict[str, str]))
-        if differences:
-            allowed = f"a file of this federation ({'; '.join(differences)})"
-            raise InvalidInput("path", str(path), allowed)
+        if known is not None:
+            differences = agreement.compare(msgspec.json.decode(known, type=dict[str, str]))
+            if any(found.name != ROSTER for found in differences):
+                allowed = f"a file of this federation ({'; '.join(map(str, differences))})"
+                raise InvalidInput("path", str(path), allowed)
+            if not differences:
+                return
+        set_fact(self._db, _AGREEMENT, msgspec.json.encode(agreement.facts()))
 
     def members(self) -> dict[str, MemberRecord]:
         """Return all clients ever admitted."""

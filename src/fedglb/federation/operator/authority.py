@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.certificates import IssuedCertificate
+from fedglb.federation.certificates import IssuedCertificate, private_pem
 from fedglb.io.atomic import atomic_write
 
 CA_DAYS, DAYS = 3650, 730
@@ -67,7 +67,7 @@ class Authority:
 
     def write(self, folder: Path) -> None:
         """Write ca.pem and ca.key."""
-        atomic_write(folder / "ca.key", _pem(self.key), mode=0o600)
+        atomic_write(folder / "ca.key", private_pem(self.key), mode=0o600)
         atomic_write(folder / "ca.pem", self.pem, mode=0o644)
 
     @property
@@ -107,7 +107,7 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
         pem = certificate.public_bytes(serialization.Encoding.PEM)
-        private = b"" if key is None else _pem(key)
+        private = b"" if key is None else private_pem(key)
         return IssuedCertificate(pem, private, f"{certificate.serial_number:x}")
 
 
@@ -166,12 +166,4 @@ def _usage(signs_certificates: bool) -> x509.KeyUsage:
         key_agreement=False,
         encipher_only=False,
         decipher_only=False,
-    )
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from fedglb.errors import InvalidInput
+from fedglb.federation.agreement import ROSTER
 from fedglb.federation.bundle import KEY, Bundle
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.doctor import (
@@ -29,10 +30,11 @@ from fedglb.federation.doctor import (
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import RESTORE, Authority
-from fedglb.federation.operator.folder import AUTHORITY, CLIENTS, SERVER, accounts
+from fedglb.federation.operator.folder import AUTHORITY, CLIENTS, SERVER, accounts, roster
 from fedglb.federation.operator.listing import ends
 from fedglb.federation.operator.nats_server import ServerFault
 from fedglb.federation.operator.registry import MEMBERS, SETTINGS, THE_AUTHORITY, Registry
+from fedglb.federation.secure_sums.roster import Roster
 
 _STATE = "state.db"
 _AUTHORITY_SOON = timedelta(days=365)  # every client needs a renewed bundle by then
@@ -62,7 +64,7 @@ def _secrets(place: Path) -> Iterator[Path]:
     yield place / AUTHORITY
     for pattern in (
         "authority/*.key",
-        "authority/*.json",
+        f"authority/{MEMBERS}",
         "server/*.key",
         f"*/{KEY}",
         f"*/*/{KEY}",
@@ -137,14 +139,18 @@ def _server_files(place: Path, registry: Registry, authority: Certificate) -> It
 
 def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
     """Compare the agreements in the members' folders with the operator's settings."""
-    agreed = registry.settings.agreement.build()
+    agreed, members = registry.settings.agreement.build(), roster(place)
+    if members is not None:
+        agreed = agreed.with_roster(members.digest, members.names)
+        yield _roster(place, registry, members)
     folders = [place / COORDINATOR, *sorted((place / CLIENTS).glob("*"))]
     same = 0
     for folder in folders:
         if not folder.is_dir():
             continue
-        bundle = Bundle.read(folder)
-        bundle.check_key()
+        bundle = Bundle.read(folder, without_key=folder.name != COORDINATOR)
+        if (folder / KEY).exists():
+            bundle.check_key()
         differences = agreed.differences(bundle.agreement.facts())
         if differences:
             text = f"{folder}: {'; '.join(differences)}"
@@ -155,10 +161,27 @@ def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
     yield Finding("agreement", "ok", f"{same} members' folders have the federation's agreement")
     stored = fact_in(place / COORDINATOR / _STATE, "agreement")
     if stored is not None:
-        differences = agreed.differences(msgspec.json.decode(stored, type=dict[str, str]))
-        if differences:
-            text = f"{_STATE} belongs to another federation: {'; '.join(differences)}"
+        facts = msgspec.json.decode(stored, type=dict[str, str])
+        others = agreed.compare(facts)
+        if any(found.name != ROSTER for found in others):
+            text = f"{_STATE} belongs to another federation: {'; '.join(map(str, others))}"
             yield Finding("agreement", "fault", text, "start the coordinator with its own file")
+        elif others:
+            text = "the coordinator last ran with another roster"
+            how = "bring the new one to the agents, and restart the coordinator"
+            yield Finding("roster", "warning", text, how)
+
+
+def _roster(place: Path, registry: Registry, members: Roster) -> Finding:
+    """Check that the roster has all clients and no revoked ones."""
+    revoked = sorted(set(members.keys) - set(registry.clients))
+    if revoked:
+        left = len(registry.clients)
+        text = f"no secure sums: {', '.join(revoked)} revoked, and {left} clients are too few"
+        how = f"fedglb federation add {place} NAME --request FILE"
+        return Finding("roster", "fault", text, how)
+    text = f"{len(members.names)} members of secure sums: {members.digest.hex()}"
+    return Finding("roster", "ok", text)
 
 
 def _server(place: Path) -> Iterator[Finding]:

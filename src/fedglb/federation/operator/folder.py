@@ -72,8 +72,21 @@ def roster(place: Path) -> Roster | None:
     return Roster.read(path) if path.exists() else None
 
 
-def write_roster(place: Path, roster: Roster) -> None:
-    """Write the roster to the authority's and all members' folders."""
+def min_members(settings: FederationSettings) -> int:
+    """Return the smallest number of members in a secure sum, 0 without secure sums."""
+    agreement = settings.agreement.build()
+    return 0 if agreement.minimum is None else agreement.min_members
+
+
+def write_roster(place: Path, registry: Registry) -> None:
+    """Write the roster of all clients to the authority's and all members' folders.
+
+    Not if they are too few for a secure sum: under such a roster no agent would start.
+    """
+    least = min_members(registry.settings)
+    if not least or len(registry.clients) < least:
+        return
+    roster = Roster({name: registry.members[name].public_key for name in registry.clients})
     for folder in (place / COORDINATOR, *sorted((place / CLIENTS).glob("*"))):
         if folder.is_dir():
             roster.write(folder / ROSTER)
@@ -120,6 +133,16 @@ def short_lived_context(
         made = bundle(Path(folder, name), settings)
         made.write(authority.pem, authority.issue(who, days=_MINUTES))
         return made.tls()
+
+
+def context_of(
+    place: Path, authority: Authority, registry: Registry, name: str, issued: IssuedCertificate
+) -> ssl.SSLContext:
+    """Return a TLS context for a member's new certificate, or its identity if its key is away."""
+    if issued.key:
+        return bundle(place / place_of(name), registry.settings).tls()
+    generation = registry.admitted[name]
+    return short_lived_context(place, authority, registry.settings, name, generation)
 
 
 def probe(context: ssl.SSLContext, settings: FederationSettings) -> Probe:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import AgreementTable
-from fedglb.federation.bundle import Bundle
-from fedglb.federation.certificates import Certificate
+from fedglb.federation.certificates import IssuedCertificate
+from fedglb.federation.key_request import KeyRequest, requested_keys
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import CA_DAYS, DAYS, Authority
@@ -21,18 +21,18 @@ from fedglb.federation.operator.folder import (
     SERVER,
     accounts,
     bundle,
+    context_of,
     issue,
     limits,
+    min_members,
     opened,
     place_of,
-    roster,
     short_lived_context,
     verify,
     write_accounts,
     write_roster,
 )
 from fedglb.federation.operator.registry import FederationSettings, Registry
-from fedglb.federation.secure_sums.roster import Roster
 from fedglb.io.atomic import UNFINISHED, atomic_write
 
 
@@ -45,12 +45,14 @@ def init(
     port: int = 4222,
     bind: str = "0.0.0.0",
     days: int = DAYS,
+    requests: Sequence[KeyRequest] = (),
 ) -> Path:
     """Create a federation's folder atomically; it must be new or empty.
 
     `hosts` are names and IP addresses of the server; the first is written into the clients'
     folders. It listens at `bind` and `port`. Clients' certificates are valid for `days`, the
-    coordinator's and the server's for ten years, like the authority's.
+    coordinator's and the server's for ten years, like the authority's. `requests` are of clients
+    that made their own keys; the others' keys are made here.
     """
     place = Path(folder)
     _check_free(place)
@@ -59,12 +61,13 @@ def init(
     integer("days", days)
     registry = Registry(settings, {})
     registry.check_new(clients)
+    keys = _checked(registry, requests, clients)
     if table.minimum is not None:  # raise for too few clients before creating anything
         table.build().with_roster(b"", clients)
     place.absolute().parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place.absolute().parent))
     try:
-        _build(unfinished, place, registry, clients, days)
+        _build(unfinished, place, registry, clients, days, keys)
         os.rename(unfinished, place)  # fails if another process has created it meanwhile
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -72,32 +75,43 @@ def init(
     return place
 
 
-def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> bool:
+def add(
+    folder: str | Path,
+    names: Sequence[str],
+    days: int = DAYS,
+    requests: Sequence[KeyRequest] = (),
+) -> bool:
     """Add clients: issue certificates, reload the server, and verify that it admits them.
 
-    A revoked name gets a new certificate; its old one stays revoked. Returns whether a running
-    server admits them.
+    A revoked name gets a new certificate; its old one stays revoked. `requests` are of clients that
+    made their own keys; the others' keys are made here. Returns whether a running server admits
+    them.
     """
     with opened(Path(folder)) as (place, old, authority):
         old.check_new(names)
         integer("days", days)
+        keys = _checked(old, requests, names)
+        _check_enough(old, names)
         with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=place) as unfinished:
-            new, certificates = _add(Path(unfinished), authority, old, names, days)
-            members = _next_roster(roster(place), new, certificates)
+            new, issued = _add(Path(unfinished), authority, old, names, days, keys)
             write_accounts(place / SERVER, new)
             for name in names:
                 # An earlier `add` that was killed may have left a folder of this name.
                 shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
                 os.rename(unfinished / place_of(name), place / place_of(name))
-        new.write(place / AUTHORITY)
-        if members is not None:
-            write_roster(place, members)
-        contexts = {name: Bundle.read(place / CLIENTS / name).tls() for name in names}
+        write_roster(place, new)
+        new.write(place / AUTHORITY)  # last: until then the command can be given again
+        contexts = {
+            name: context_of(place, authority, new, name, each) for name, each in issued.items()
+        }
         return verify(place, new.settings, contexts, wanted=True)
 
 
 def revoke(folder: str | Path, names: Sequence[str]) -> bool:
     """Revoke clients; the others stay connected.
+
+    With secure sums the next roster is without them, unless too few would be left: then it stays,
+    and there are no sums until clients are added.
 
     Verifying that the running server rejects them needs no client's key: the authority issues a
     certificate for the same identity, valid for minutes, which the server must reject. Returns
@@ -107,15 +121,15 @@ def revoke(folder: str | Path, names: Sequence[str]) -> bool:
         old.check_known(names)
         new = old.with_revoked(names)
         write_accounts(place / SERVER, new)
-        new.write(place / AUTHORITY)
+        for name in names:
+            shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
+        write_roster(place, new)
+        new.write(place / AUTHORITY)  # last: until then the command can be given again
         contexts = {
             name: short_lived_context(place, authority, new.settings, name, old.admitted[name])
             for name in names
         }
-        verified = verify(place, new.settings, contexts, wanted=False)
-        for name in names:
-            shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
-        return verified
+        return verify(place, new.settings, contexts, wanted=False)
 
 
 def _check_free(place: Path) -> None:
@@ -127,7 +141,12 @@ def _check_free(place: Path) -> None:
 
 
 def _build(
-    unfinished: Path, place: Path, registry: Registry, clients: Sequence[str], days: int
+    unfinished: Path,
+    place: Path,
+    registry: Registry,
+    clients: Sequence[str],
+    days: int,
+    keys: Mapping[str, bytes],
 ) -> None:
     """Write all files into `unfinished`, which will be renamed to `place`."""
     for name in (AUTHORITY, SERVER, CLIENTS):
@@ -137,11 +156,10 @@ def _build(
     authority.write(unfinished / AUTHORITY)
     # Coordinator and server stay on the operator's machine: their certificates last as long as
     # the authority's, so that the federation does not stop earlier.
-    registry, _ = _add(unfinished, authority, registry, [COORDINATOR], CA_DAYS)
-    registry, certificates = _add(unfinished, authority, registry, clients, days)
+    registry, _ = _add(unfinished, authority, registry, [COORDINATOR], CA_DAYS, {})
+    registry, _ = _add(unfinished, authority, registry, clients, days, keys)
     registry.write(unfinished / AUTHORITY)
-    if settings.agreement.minimum is not None:
-        write_roster(unfinished, Roster.of(certificates))
+    write_roster(unfinished, registry)
     server = unfinished / SERVER
     host = authority.issue(f"{settings.federation}/server", settings.hosts, CA_DAYS)
     host.write(server / "server.pem", server / "server.key")
@@ -154,24 +172,35 @@ def _build(
             nats_server.check(server)
 
 
-def _next_roster(
-    before: Roster | None, registry: Registry, new: Mapping[str, Certificate]
-) -> Roster | None:
-    """Return the roster with new members, and without revoked ones."""
-    if before is None:
-        return None
-    kept = {name: key for name, key in before.keys.items() if name in registry.clients}
-    return Roster({**kept, **{name: each.public_key for name, each in new.items()}})
+def _checked(
+    registry: Registry, requests: Sequence[KeyRequest], names: Sequence[str]
+) -> dict[str, bytes]:
+    """Return the keys of these requests by client; raise unless all can be used."""
+    keys = requested_keys(requests, names)
+    registry.check_keys(keys)
+    return keys
+
+
+def _check_enough(registry: Registry, names: Sequence[str]) -> None:
+    """Raise if with these clients there would still be too few for a secure sum."""
+    least, count = min_members(registry.settings), len(registry.clients) + len(names)
+    if count < least:
+        allowed = f"{least - count} more clients: every secure sum needs {least} members"
+        raise InvalidInput("clients", list(names), allowed)
 
 
 def _add(
-    where: Path, authority: Authority, registry: Registry, names: Sequence[str], days: int
-) -> tuple[Registry, dict[str, Certificate]]:
+    where: Path,
+    authority: Authority,
+    registry: Registry,
+    names: Sequence[str],
+    days: int,
+    keys: Mapping[str, bytes],
+) -> tuple[Registry, dict[str, IssuedCertificate]]:
     """Make the folders of new members; return the registry with them, and their certificates."""
-    issued = issue(authority, registry, names, days)
+    issued = issue(authority, registry, names, days, keys)
     for name, certificate in issued.items():
         folder = where / place_of(name)
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         bundle(folder, registry.settings).write(authority.pem, certificate)
-    certificates = {name: Certificate(each.certificate) for name, each in issued.items()}
-    return registry.with_issued(issued), certificates
+    return registry.with_issued(issued), issued

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import re
@@ -79,7 +80,8 @@ class RegisteredMember(msgspec.Struct, frozen=True):
     """A name's newest certificate.
 
     `since` is when its holder became a member, `issued` and `ends` are the certificate's dates,
-    `revoked` is when it was revoked (None: never).
+    `key` is its public key (DER, base64). `own_key`: the member made the key, and the operator
+    never had it. `revoked` is when it was revoked (None: never).
     """
 
     generation: int
@@ -87,7 +89,14 @@ class RegisteredMember(msgspec.Struct, frozen=True):
     since: str
     issued: str
     ends: str
+    key: str
+    own_key: bool = False
     revoked: str | None = None
+
+    @property
+    def public_key(self) -> bytes:
+        """Its public key, in DER."""
+        return base64.b64decode(self.key)
 
 
 class _Members(msgspec.Struct, frozen=True):
@@ -141,6 +150,15 @@ class Registry:
                 known = ", ".join(sorted(self.clients)) or "none yet"
                 raise InvalidInput("client", name, f"one of the clients: {known}")
 
+    def check_keys(self, keys: Mapping[str, bytes]) -> None:
+        """Raise unless these keys of new clients differ from each other and from all others'."""
+        users = {member.public_key: name for name, member in self.members.items()}
+        for name, key in keys.items():
+            if key in users:
+                allowed = f"a new key: {users[key]} has or had this one; run `fedglb agent key`"
+                raise InvalidInput("request", name, f"{allowed} in another folder")
+            users[key] = name
+
     def next_generation(self, name: str) -> int:
         """Return the generation of this name's next certificate: it rises after a revocation."""
         before = self.members.get(name)
@@ -157,9 +175,14 @@ class Registry:
         return replace(self, members={**self.members, **gone})
 
     def _issued(self, name: str, issued: IssuedCertificate) -> RegisteredMember:
-        since = self.members[name].since if name in self.admitted else _now()
-        ends = Certificate(issued.certificate).ends.isoformat(timespec="seconds")
-        return RegisteredMember(self.next_generation(name), issued.serial, since, _now(), ends)
+        renewed = self.members[name] if name in self.admitted else None
+        certificate = Certificate(issued.certificate)
+        return RegisteredMember(
+            self.next_generation(name), issued.serial, renewed.since if renewed else _now(), _now(),
+            certificate.ends.isoformat(timespec="seconds"),
+            base64.b64encode(certificate.public_key).decode(),
+            renewed.own_key if renewed else not issued.key,
+        )  # fmt: skip
 
     @classmethod
     def read(cls, folder: Path) -> Registry:

@@ -23,6 +23,7 @@ from fedglb.federation.operator.folder import (
     AUTHORITY,
     SERVER,
     bundle,
+    context_of,
     issue,
     limits,
     opened,
@@ -73,9 +74,10 @@ def renew(
             _write_authority(place, authority)
             renewed[THE_AUTHORITY] = authority.certificate.not_valid_after_utc
         clients = [name for name in chosen if name in old.clients]
-        pinned = roster(place)
-        # The roster has each client's key: a new key would need a new roster.
-        issued = issue(authority, old, clients, days, None if pinned is None else pinned.keys)
+        # A client that made its key keeps it; and a new key would need a new roster.
+        pinned = roster(place) is not None
+        keys = {n: m.public_key for n, m in old.members.items() if m.own_key or pinned}
+        issued = issue(authority, old, clients, days, keys)
         if COORDINATOR in chosen:
             issued |= issue(authority, old, [COORDINATOR], CA_DAYS)
         serial = None
@@ -89,11 +91,7 @@ def renew(
         for name, certificate in issued.items():
             _write_bundle(place, registry, authority, name, certificate)
             renewed[name] = Certificate(certificate.certificate).ends
-            contexts[name] = (
-                bundle(place / place_of(name), settings).tls()
-                if certificate.key
-                else short_lived_context(place, authority, settings, name, old.admitted[name])
-            )
+            contexts[name] = context_of(place, authority, registry, name, certificate)
         verified = verify(place, settings, contexts, wanted=True)
         if verified:
             _check_server(place, registry, authority, serial)

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from fedglb.errors import InvalidInput, under
-from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import VERSION, check_client, check_version
 from fedglb.federation.secure_sums.transcript import digest
 from fedglb.io.atomic import atomic_write
@@ -50,31 +49,41 @@ class Roster:
                 raise InvalidInput("roster", same, allowed)
 
     @classmethod
-    def of(cls, certificates: Mapping[str, Certificate]) -> Roster:
-        """Return the roster of the members with these certificates."""
-        return cls({name: each.public_key for name, each in certificates.items()})
-
-    @classmethod
     def read(cls, path: Path) -> Roster:
         """Read the file of `write`."""
         with under(source=str(path)):
             try:
-                raw = json.loads(path.read_bytes())
-                check_version(raw, path)
-                document = msgspec.convert(raw, _RosterFile)
-                keys = {n: base64.b64decode(k, validate=True) for n, k in document.members.items()}
-            except InvalidInput:
-                raise
-            except (OSError, ValueError, AttributeError) as error:
-                allowed = f"the operator's unchanged file ({error})"
-                raise InvalidInput("roster", str(path), allowed) from None
-            return cls(keys)
+                return cls.parse(path.read_bytes(), path)
+            except OSError as error:
+                raise _changed(path, error) from None
+
+    @classmethod
+    def parse(cls, content: bytes, path: Path) -> Roster:
+        """Return the roster with this content, found at `path`."""
+        try:
+            raw = json.loads(content)
+            check_version(raw, path)
+            document = msgspec.convert(raw, _RosterFile)
+            keys = {n: base64.b64decode(k, validate=True) for n, k in document.members.items()}
+        except InvalidInput:
+            raise
+        except (ValueError, AttributeError) as error:
+            raise _changed(path, error) from None
+        return cls(keys)
 
     def write(self, path: Path) -> None:
         """Write the roster into a file."""
+        atomic_write(path, self.content, mode=0o644)
+
+    @property
+    def content(self) -> bytes:
+        """The content of its file."""
         members = {name: base64.b64encode(self.keys[name]).decode() for name in self.names}
-        text = json.dumps(msgspec.to_builtins(_RosterFile(members)), indent=1)
-        atomic_write(path, text.encode(), mode=0o644)
+        return json.dumps(msgspec.to_builtins(_RosterFile(members)), indent=1).encode()
+
+    def is_part_of(self, other: Roster) -> bool:
+        """Return whether all members are in the other roster, with the same keys."""
+        return self.keys.items() <= other.keys.items()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -121,6 +130,10 @@ class Roster:
         if bits >> len(self.names):
             raise InvalidInput("members", bitmap.hex(), "no members beyond the roster's")
         return tuple(name for k, name in enumerate(self.names) if bits >> k & 1)
+
+
+def _changed(path: Path, error: Exception) -> InvalidInput:
+    return InvalidInput("roster", str(path), f"the operator's unchanged file ({error})")
 
 
 def _p256(name: str, key: bytes) -> ec.EllipticCurvePublicKey:
