@@ -189,6 +189,11 @@ class Environment(ABC):
         """The maximum delay of a reward in steps; 0: no delays."""
         return 0
 
+    @property
+    def randomised(self) -> bool:
+        """Whether runs depend on the seed; where they do not, seeds are no replicates."""
+        return True
+
     @abstractmethod
     def parameter(self, seed: int) -> FloatArray | None:
         """Return θ*, the true parameter.

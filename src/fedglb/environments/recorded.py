@@ -88,6 +88,11 @@ class Recorded(Environment):
         """T, the number of recorded steps."""
         return int(self._all.arms.shape[0])
 
+    @property
+    def randomised(self) -> bool:
+        """False: every seed has the same arms and rewards (a subclass may have other blocks)."""
+        return type(self).blocks is not Recorded.blocks
+
     def parameter(self, seed: int) -> FloatArray | None:
         """Return θ*, or None if unknown."""
         return self._parameter

@@ -83,7 +83,8 @@ class Run:
     theta
         The last shared model, shape (d,); or None.
     parameters
-        The run's parameters: algorithm and its parts, exploration, problem, N, K, T, seed, engine.
+        The run's parameters: algorithm and its parts, exploration, problem, N, K, T, seed,
+        engine; randomised: whether another seed gives another run.
     caveats
         Limits of the proofs for this run, one sentence each.
     privacy

@@ -136,10 +136,13 @@ def headline(numbers: StudyNumbers, claims: Sequence[Claim]) -> str:
     Otherwise, and of a sweep without a study's file, the setting with the least regret.
     """
     few = f"{numbers.seeds} seed{'s' if numbers.seeds > 1 else ''}, too few to judge: "
+    if not any(row.randomised for row in numbers.rows):
+        few = "The same run at every seed, too few to judge: "
     before = few if numbers.few_seeds else ""
     near = next((claim for claim in claims if claim.key == "near-one"), None)
     if near is not None and not numbers.study.own:
-        verdict = "" if numbers.few_seeds else f"Near One-UCB-GLM: {near.verdict}. "
+        judged = not numbers.few_seeds and not numbers.repeats
+        verdict = f"Near One-UCB-GLM: {near.verdict}. " if judged else ""
         return f"{before}{verdict}{near.numbers['shown']}."
     best = min(numbers.rows, key=lambda r: r.regret)
     of = f" of {len(numbers.rows)} settings" if len(numbers.rows) > 1 else ""
@@ -157,7 +160,10 @@ def _results(numbers: StudyNumbers) -> PageTable:
             "front"]  # fmt: skip
     rows = []
     for r in numbers.rows:
-        more = [amount(r.median), f"{r.stuck} of {r.seeds}", f"{amount(r.low)} to {amount(r.high)}"]
+        more = ["–"] * 3
+        if r.error is not None:
+            interval = f"{amount(r.low)} to {amount(r.high)}"
+            more = [amount(r.median), f"{r.stuck} of {r.seeds}", interval]
         rows.append(
             [
                 r.title, plus_minus(r.regret, r.error), *(more if enough else []),

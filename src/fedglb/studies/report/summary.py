@@ -18,6 +18,7 @@ from fedglb.algorithms.catalog import parameters
 from fedglb.studies.report.numerals import NOTHING, setting
 from fedglb.studies.results.card import pareto_front
 from fedglb.studies.results.study import Study
+from fedglb.studies.results.tables import distinct
 from fedglb.studies.spec.grid import choices, configurations
 from fedglb.typing import FloatArray
 
@@ -58,7 +59,7 @@ class Row:
     dial: str  # "D" or "B"; "" and no value for an algorithm without it
     value: float | None
     in_paper: bool  # False for FedGLB-UCB with a clock or confidence set that the paper lacks
-    seeds: int
+    seeds: int  # runs that differ
     regret: float
     # Standard error, median, stuck runs, 95 % t-interval: None with fewer than 5 seeds.
     error: float | None
@@ -71,6 +72,7 @@ class Row:
     scalars: float
     syncs: float
     rounds: float
+    randomised: bool  # False: all seeds are the same run
     front: bool  # no other configuration has less regret for as little communication
     settings: Mapping[str, float | str] = field(default_factory=dict)  # what varies, with D and B
 
@@ -113,10 +115,10 @@ def spread(column: str = "regret") -> list[pl.Expr]:
 
 def summarise(study: Study) -> tuple[Row, ...]:
     """Return one row per configuration, in the order of the experiment."""
-    runs = study.result.runs
+    runs = distinct(study.result.runs)
     varying = _varying(runs)
     grouped = runs.group_by("label", maintain_order=True).agg(
-        pl.col("algorithm", *DIALS, "clock", "confidence", "solver").first(),
+        pl.col("algorithm", *DIALS, "clock", "confidence", "solver", "randomised").first(),
         pl.len().alias("seeds"),
         pl.col("regret", *_MEANS).mean(),
         *spread(),
@@ -141,7 +143,8 @@ def summarise(study: Study) -> tuple[Row, ...]:
                 median=row["median"], stuck=row["stuck"],
                 low=None if half is None else row["regret"] - half,
                 high=None if half is None else row["regret"] + half,
-                front=i in front, **{name: row[name] for name in _MEANS},
+                randomised=row["randomised"], front=i in front,
+                **{name: row[name] for name in _MEANS},
             )
         )  # fmt: skip
     return tuple(rows)
@@ -243,14 +246,20 @@ class StudyNumbers:
     @classmethod
     def of_study(cls, study: Study) -> StudyNumbers:
         """Summarise a study."""
-        rows, result = summarise(study), study.result
+        rows, runs = summarise(study), distinct(study.result.runs)
         curves = trade_offs(rows, study.measure)
-        return cls(study, study.measure, rows, curves, result.runs, result.traces)
+        traces = study.result.traces.join(runs, on=["label", "seed"], how="semi")
+        return cls(study, study.measure, rows, curves, runs, traces)
 
     @property
     def seeds(self) -> int:
-        """The smallest number of seeds of a configuration."""
-        return min(row.seeds for row in self.rows)
+        """The smallest number of seeds of a configuration that is not the same at every seed."""
+        return min((row.seeds for row in self.rows if row.randomised), default=1)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some configuration has the same run at every seed, so that it has no error."""
+        return not all(row.randomised for row in self.rows)
 
     @property
     def few_seeds(self) -> bool:
@@ -291,7 +300,7 @@ def standard_error(values: FloatArray) -> FloatArray:
 
 
 def paired_ratio(
-    above: FloatArray, below: FloatArray, enough: int = ENOUGH
+    above: FloatArray, below: FloatArray, enough: float = ENOUGH
 ) -> tuple[float | None, float | None]:
     """Return the ratio of two means over the same seeds, and its standard error, to first order.
 
