@@ -115,7 +115,7 @@ def _plain(study: Study) -> _Content:
     if found:
         varied = drawn(
             "parameters", "Regret against the parameters that were varied",
-            parameters.caption(found, numbers), lambda m: parameters.draw(found, m),
+            parameters.caption(found, numbers), lambda m: parameters.draw(found, numbers, m),
         )  # fmt: skip
         figures.insert(0 if study.own else len(figures), varied)  # what a sweep is about is first
     few = f"Errors, medians and stuck runs are shown from {ENOUGH} seeds on."
