@@ -23,7 +23,8 @@ class Recorded(Environment):
     problem
         The problem.
     arms
-        Shape (T, N, K, d), each arm of norm ≤ 1.
+        Shape (T, N, K, d), each arm of norm ≤ 1. Longer ones by at most 1e-6, the rounding of
+        float32, are scaled to norm 1.
     means
         Mean reward of each arm, shape (T, N, K). The regret of a choice is the highest mean
         offered minus the mean chosen.
