@@ -461,11 +461,9 @@ class OwnTrigger(Always):
 )
 def test_a_part_without_a_compiled_form_is_refused_by_name(algorithm, words):
     env = fg.Synthetic(LINKS["logistic"], 2, 3)
+    remedy = r'fg.simulate\(..., engine="reference"\)'  # `compare` has no engine
     for call in (partial(fg.simulate, algorithm), partial(fg.compare, [fg.n_ons_glm(), algorithm])):
-        # a remedy that exists: `compare` has no engine
-        with pytest.raises(
-            fg.InvalidInput, match=r'fg.simulate\(..., engine="reference"\)'
-        ) as error:
+        with pytest.raises(fg.InvalidInput, match=remedy) as error:
             call(env, 6)
         assert all(word in str(error.value) for word in words)
     assert fg.simulate(algorithm, env, 6, engine="reference").trace.height == 6
