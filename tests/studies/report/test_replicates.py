@@ -108,6 +108,7 @@ def test_the_report(swept, name, tmp_path):
     if name == "same":
         assert report.headline.startswith("The same run at every seed, too few to judge: UCB")
         assert "95 % interval" not in text
+        assert "from 5 seeds on" not in text  # there are 5
     else:
         assert rows["random"]["error"] > 0.0
         first = next(row for row in re.findall(r"<tr>.*?</tr>", text, re.S) if ">UCB" in row)

@@ -119,10 +119,9 @@ def _plain(study: Study) -> _Content:
         )  # fmt: skip
         figures.insert(0 if study.own else len(figures), varied)  # what a sweep is about is first
     few = f"Errors, medians and stuck runs are shown from {ENOUGH} seeds on."
-    notes = [
-        "Means over the seeds. “updates” are global updates; ● is on the Pareto front.",
-        few if numbers.few_seeds else STUCK_MEANS,
-    ]
+    notes = ["Means over the seeds. “updates” are global updates; ● is on the Pareto front."]
+    if any(row.randomised for row in numbers.rows):
+        notes.append(few if numbers.few_seeds else STUCK_MEANS)
     if any(str(name).startswith("best-fitting") for name in study.baselines["name"]):
         notes.append(_BEST_FITTING)
     summary = {"table": [row.plain() for row in numbers.rows]}
