@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.environments import Block
@@ -134,7 +135,7 @@ CASES = {
         lambda: fg.Recorded(P, ARMS, MEANS, UNIFORMS, active=np.ones((4, 2))), ["active", "bool"],
     ),
     "client: arms too long": (
-        lambda: client().choose([[0.0, 1.0], [1.0, 1e-4]]), ["norm of arms[1]", "<= 1"],
+        lambda: client().choose([[0.0, 1.0], [1.0, 1e-2]]), ["norm of arms[1]", "<= 1"],
     ),
     "client: ragged arms": (lambda: client().choose([[1.0], [0.0, 1.0]]), ["arms", "shape"]),
     "client: no arms": (lambda: client().choose(np.zeros((0, 2))), ["arms.shape = (0, 2)"]),
@@ -162,6 +163,42 @@ def test_bad_input(name):
 
 def test_a_norm_within_rounding_of_1_is_fine():
     assert client().choose([[1.0 + 1e-10, 0.0], [0.0, 0.5]]) == 0
+
+
+def unit_arms_in_float32(*shape):
+    """Of norm 1 as float32 has it; some are longer than `1 + 1e-9`."""
+    arms = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
+    norms = np.linalg.norm(arms.astype(np.float64), axis=-1)
+    assert 1.0 + 1e-8 < norms.max() < 1.0 + 1e-6
+    return arms, norms
+
+
+def test_unit_arms_in_float32_are_scaled_into_the_ball():
+    arms, norms = unit_arms_in_float32(4, 2, 3, 2)
+    (block,) = fg.Recorded(P, arms, MEANS, UNIFORMS).blocks(4, 0)
+    assert np.linalg.norm(block.arms, axis=-1).max() <= 1.0 + 1e-9
+    fit = norms <= 1.0 + 1e-9
+    assert_array_equal(block.arms[fit], arms[fit])  # to the bit
+    assert_allclose(block.arms, arms, rtol=2e-7)
+    env = Unchecked(Block(1, arms, MEANS, UNIFORMS))
+    assert_array_equal(next(env.checked_blocks(4, 0)).arms, block.arms)
+    with pytest.raises(fg.InvalidInput, match=r"norm of arms\[0, 0, 0\] = 1\.00001"):
+        fg.Recorded(P, arms * np.float32(1.00001), MEANS, UNIFORMS)
+
+
+def test_a_client_learns_arms_in_the_ball_too():
+    arms, _ = unit_arms_in_float32(50, 2)
+    absorbing, observing = client(), client()
+    absorbing.absorb(arms, np.ones(50))
+    assert observing.choose(arms) in range(50)
+    for t, x in enumerate(arms):
+        observing.observe(x, 1.0, t + 1)
+    for one in (absorbing, observing):
+        assert np.linalg.norm(one.samples.X, axis=1).max() <= 1.0 + 1e-9
+    assert_array_equal(absorbing.samples.X, observing.samples.X)
+    with pytest.raises(fg.InvalidInput, match="norm of x"):
+        observing.observe(arms[0] * np.float32(1.00001), 1.0, 51)
 
 
 def test_poisson_counts_below_zero_are_refused():

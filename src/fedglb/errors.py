@@ -237,16 +237,26 @@ def within(argument: str, values: FloatArray, low: float, high: float, allowed: 
 
 
 def arms_in_unit_ball(argument: str, arms: FloatArray) -> FloatArray:
-    """Raise unless every arm (last axis) has Euclidean norm at most 1 + 1e-9."""
+    """Return the arms (last axis), each of Euclidean norm at most 1 + 1e-9; or raise.
+
+    A norm up to 1 + 1e-6 is 1 in float32, rounded by up to 8 units in the last place. Such an arm
+    is divided by its norm, so that all that is proven for ‖x‖ ≤ 1, and the noise of privacy, need
+    not know.
+    """
     norms = np.sqrt(np.einsum("...d,...d->...", arms, arms))
-    if norms.size and norms.max() > 1.0 + 1e-9:
-        where = tuple(int(i) for i in np.argwhere(norms > 1.0 + 1e-9)[0])
+    long = norms > 1.0 + 1e-9
+    if not long.any():
+        return arms
+    too_long = norms > 1.0 + 1e-6
+    if too_long.any():
+        where = tuple(int(i) for i in np.argwhere(too_long)[0])
         raise InvalidInput(
             f"norm of {argument}{list(where)}",
             float(norms[where]),
             "arms of Euclidean norm <= 1 (divide all features by the largest norm)",
         )
-    return arms
+    scaled: FloatArray = arms / np.where(long, norms, 1.0)[..., None]
+    return scaled
 
 
 def _describe(what: str, above: float, at_least: float, below: float) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, instance, integer, number
 from fedglb.kernels.ball import projection
-from fedglb.links import Link, Logistic
+from fedglb.links import LINKS, Link, Logistic
+from fedglb.links.base import check_link
 from fedglb.typing import IntArray
 
 
@@ -36,7 +37,8 @@ class Problem:
     Raises
     ------
     InvalidInput
-        If a value is outside its range, or None without a default of the link.
+        If a value is outside its range, or None without a default of the link; or if the functions
+        of a custom link are not each other's derivatives.
 
     References
     ----------
@@ -62,6 +64,8 @@ class Problem:
         integer("dim", self.dim)
         instance("link", self.link, Link, "fg.Logistic()")
         number("radius", self.radius, above=0.0)
+        if type(self.link) not in LINKS.values():  # those are tested
+            check_link(type(self.link), float(self.radius))
         if self.noise is not None:
             number("noise", self.noise, above=0.0)
         elif self.link.default_noise is None:

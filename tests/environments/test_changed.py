@@ -212,6 +212,33 @@ def test_recorded_arms_take_another_parameter_where_means_follow_one(name):
     same(whole(CHANGES[name](recorded(follow=True))), whole(CHANGES[name](PLAIN)))
 
 
+def differ(one, two):
+    return any(one[name].tobytes() != two[name].tobytes() for name in one)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *CHANGES.values(), lambda env: env, partial(fg.Heterogeneous, spread=0.0),
+        partial(fg.Drifting, speed=0.0), partial(fg.Delayed, steps=(2, 2)),
+        partial(fg.Partial, participation=1.0),
+    ],
+)  # fmt: skip
+def test_it_is_randomised_where_another_seed_gives_other_blocks(change):
+    env = change(recorded(follow=True))
+    assert env.randomised == differ(whole(env, seed=1), whole(env, seed=2))
+    assert change(PLAIN).randomised
+
+
+def test_a_subclass_of_recorded_may_draw():
+    class Shuffled(fg.Recorded):
+        def blocks(self, horizon, seed):
+            yield from super().blocks(horizon, seed)
+
+    made = whole(PLAIN)
+    assert Shuffled(PROBLEM, made["arms"], made["means"], made["uniforms"]).randomised
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 

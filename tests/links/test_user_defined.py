@@ -5,15 +5,19 @@ The engines' tests have one, too, with every algorithm and solver.
 
 from __future__ import annotations
 
+import math
 import pickle
+import re
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
+from fedglb.links import LINKS, base
+from fedglb.links.base import check_link
 from tests import plain
-from tests.links.families import Dip, Hyperbolic, KnownHyperbolic, Positive
+from tests.links.families import Bump, Dip, Hyperbolic, KnownHyperbolic, Positive
 
 TOLERANCE = 1e-14
 D, N, K, T = 3, 3, 5, 40
@@ -116,11 +120,11 @@ class Broken(fg.Link):
 
     @staticmethod
     def scalar_cumulant(z):
-        return z
+        return 0.5 * z + 0.125 * z * z
 
     @staticmethod
     def scalar_mean(z):
-        return 0.5 + 0.0 / z
+        return 0.5 + 0.25 * z + 0.0 / z
 
     @staticmethod
     def scalar_variance(z):
@@ -133,3 +137,108 @@ def test_a_link_without_a_value_is_told_not_printed(engine, capfd):
     with pytest.raises(fg.InvalidInput, match="radius = nan"):
         fg.simulate(fg.n_ons_glm(), env, horizon=T, engine=engine)
     assert capfd.readouterr() == ("", "")
+
+
+# -- functions that contradict each other ----------------------------------------------------------
+
+
+class Wide(fg.Link):
+    """A link that is right, with large numbers: m = 1000 + e^z."""
+
+    name = "wide"
+    default_noise = 1.0
+
+    @staticmethod
+    def scalar_cumulant(z):
+        return 1000.0 + math.exp(z)
+
+    @staticmethod
+    def scalar_mean(z):
+        return math.exp(z)
+
+    @staticmethod
+    def scalar_variance(z):
+        return math.exp(z)
+
+
+class Huber(fg.Link):
+    """A link that is right, with a kink: μ(z) is z up to 1, and grows by a tenth from there."""
+
+    name = "huber"
+    default_noise = 1.0
+
+    @staticmethod
+    def scalar_cumulant(z):
+        beyond = max(abs(z) - 1.0, 0.0)
+        return 0.5 * z * z - 0.45 * beyond * beyond
+
+    @staticmethod
+    def scalar_mean(z):
+        beyond = max(abs(z) - 1.0, 0.0)
+        return z - math.copysign(0.9 * beyond, z)
+
+    @staticmethod
+    def scalar_variance(z):
+        return 1.0 if abs(z) <= 1.0 else 0.1
+
+
+@pytest.mark.parametrize("radius", [1e-3, 1.0, 2.0, 7.5, 100.0, 500.0])
+@pytest.mark.parametrize(
+    "kind",
+    [*LINKS.values(), Hyperbolic, KnownHyperbolic, Positive, Dip, Bump, Wide, Huber],
+    ids=lambda kind: kind.__name__,
+)
+def test_links_that_are_right_pass(kind, radius):
+    check_link(kind, radius)
+
+
+def wrong(base, **functions):
+    return type("Wrong", (base,), {name: staticmethod(f) for name, f in functions.items()})()
+
+
+MEAN = r"the derivative of scalar_cumulant is \S+, by differences, and scalar_mean is \S+"
+SLOPE = r"the derivative of scalar_mean is \S+, by differences, and scalar_variance is \S+"
+
+
+@pytest.mark.parametrize(
+    ("functions", "said"),
+    [
+        ({"scalar_cumulant": lambda z: math.sqrt(1.0 + z * z)}, rf": at z = \S+ {MEAN}$"),
+        ({"scalar_mean": lambda z: 0.5 * (1.0 + math.tanh(z))}, rf"{MEAN}; at z = \S+ {SLOPE}$"),
+        ({"scalar_variance": lambda z: 0.5}, rf": at z = \S+ {SLOPE}$"),
+        # by a thousandth
+        ({"scalar_variance": lambda z: 0.5005 / math.pow(1.0 + z * z, 1.5)}, SLOPE),
+        ({"scalar_variance": lambda z: math.nan}, "scalar_variance is nan$"),
+        # only far out
+        ({"scalar_variance": lambda z: 0.5 / math.pow(1.0 + z * z, 1.5) + 0.01 * (z > 1.9)}, SLOPE),
+    ],
+)
+def test_functions_that_contradict_each_other_are_refused(functions, said):
+    link = wrong(Hyperbolic, **functions)
+    with pytest.raises(fg.InvalidInput, match=rf"link = 'Wrong': expected .*{said}"):
+        fg.Problem(D, link, radius=2.0)
+
+
+def test_a_wrong_subclass_of_a_shipped_link_is_refused():
+    link = wrong(fg.Logistic, scalar_mean=lambda z: 0.5 + 0.25 * math.tanh(z))
+    with pytest.raises(fg.InvalidInput, match=MEAN):
+        fg.Problem(D, link)
+
+
+def test_the_place_and_the_numbers_are_right():
+    with pytest.raises(fg.InvalidInput) as caught:
+        fg.Problem(D, wrong(Hyperbolic, scalar_variance=lambda z: 0.5), radius=2.0)
+    found = re.search(r"z = (\S+) .* is (\S+), by differences.* is (\S+)$", str(caught.value))
+    z, slope, claimed = map(float, found.groups())
+    assert abs(z) <= 2.0
+    assert slope == pytest.approx(Hyperbolic().variance(z), rel=1e-2)
+    assert claimed == 0.5
+
+
+def test_a_class_is_checked_once(monkeypatch):
+    link = wrong(Hyperbolic)
+    fg.Problem(D, link)
+    monkeypatch.setattr(base, "_elementwise", pytest.fail)  # a second check would call it
+    monkeypatch.setattr(type(link), "c_mu", lambda self, radius: 0.1)
+    fg.Problem(D, link)
+    fg.Problem(D + 1, type(link)())

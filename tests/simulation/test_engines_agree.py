@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -460,9 +461,11 @@ class OwnTrigger(Always):
 )
 def test_a_part_without_a_compiled_form_is_refused_by_name(algorithm, words):
     env = fg.Synthetic(LINKS["logistic"], 2, 3)
-    with pytest.raises(fg.InvalidInput, match="reference") as error:
-        fg.simulate(algorithm, env, 6)
-    assert all(word in str(error.value) for word in words)
+    remedy = r'fg.simulate\(..., engine="reference"\)'  # `compare` has no engine
+    for call in (partial(fg.simulate, algorithm), partial(fg.compare, [fg.n_ons_glm(), algorithm])):
+        with pytest.raises(fg.InvalidInput, match=remedy) as error:
+            call(env, 6)
+        assert all(word in str(error.value) for word in words)
     assert fg.simulate(algorithm, env, 6, engine="reference").trace.height == 6
 
 

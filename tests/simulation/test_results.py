@@ -72,15 +72,20 @@ def test_without_pandas_it_says_what_to_do():
     script = """
 import sys
 sys.modules["pandas"] = None  # an import of it fails
+import polars as pl
 import fedglb as fg
 env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=3)
 try:
     fg.simulate(fg.n_ons_glm(), env, 5).to_pandas()
 except fg.InvalidInput as error:
     print(error)
+try:
+    fg.SweepResult(pl.DataFrame(), pl.DataFrame(), {}).to_pandas()
+except fg.InvalidInput as error:
+    print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert "pip install pandas" in done.stdout, done.stderr
+    assert done.stdout.count("pip install pandas") == 2, done.stderr
 
 
 def test_columns_of_the_tables():

@@ -173,6 +173,11 @@ class Algorithm:
         return self.ridge if isinstance(self.ridge, Evidence) else None
 
     @property
+    def randomised(self) -> bool:
+        """Whether it draws random numbers: to choose, or as the noise of privacy."""
+        return self.choice.randomised or self.privacy is not None
+
+    @property
     def solver(self) -> GlobalUpdate | None:
         """The solver of global updates, which the presets take as `solver=`; None: no updates."""
         return self.global_update

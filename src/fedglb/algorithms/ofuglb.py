@@ -220,8 +220,9 @@ def one_ofuglb(
 ) -> Algorithm:
     """One-OFUGLB: one learner sees all clients' samples, and fits all of them after each new one.
 
-    It needs no messages; its ledger counts as that of `one_ucb_glm`. The link must have a
-    likelihood (logistic, Poisson, identity).
+    This is the ellipsoidal variant, the authors' OFUGLB-e: it chooses by an ellipsoid around the
+    likelihood-ratio set, not by that set itself. It needs no messages; its ledger counts as that of
+    `one_ucb_glm`. The link must have a likelihood (logistic, Poisson, identity).
 
     References
     ----------
@@ -252,7 +253,9 @@ def n_ofuglb(
 ) -> Algorithm:
     """N-OFUGLB: every client learns alone, and fits all its own samples after each new one.
 
-    The link must have a likelihood (logistic, Poisson, identity).
+    This is the ellipsoidal variant, the authors' OFUGLB-e: it chooses by an ellipsoid around the
+    likelihood-ratio set, not by that set itself. The link must have a likelihood (logistic,
+    Poisson, identity).
 
     References
     ----------

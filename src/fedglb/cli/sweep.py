@@ -15,6 +15,7 @@ from fedglb.cli.progress import view
 from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
 from fedglb.studies import Experiment, SweepResult, read_experiment
+from fedglb.studies.results.tables import distinct, repeated
 from fedglb.studies.run.sweep import run_sweep
 
 
@@ -68,12 +69,14 @@ def _seeds(text: str | None) -> int | list[int] | None:
 def summarise(runs: pl.DataFrame) -> pl.DataFrame:
     """Return one row per configuration: means over the seeds, sorted by regret.
 
-    With fewer than 5 seeds it has no standard error, median and number of stuck runs.
+    With fewer than 5 seeds it has no standard error, median and number of stuck runs. Seeds that
+    are the same run count as one.
     """
     from fedglb.studies.report.summary import spread  # imports SciPy: only needed for results
 
     return (
-        runs.group_by("label", maintain_order=True)
+        distinct(runs)
+        .group_by("label", maintain_order=True)
         .agg(
             pl.len().alias("seeds"),
             pl.col("regret").mean(),
@@ -108,6 +111,7 @@ def _plain(result: SweepResult, summary: pl.DataFrame, folder: Path) -> dict[str
     return {
         "folder": str(folder),
         **{name: result.manifest[name] for name in names},
+        "note": repeated(result.runs) or None,
         "configurations": [finite(row) for row in summary.to_dicts()],
     }
 
@@ -122,14 +126,16 @@ def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
         title_justify="left",
     )
     table.add_column("configuration", overflow="fold")
-    more = ("± s.e.", "median", "stuck") if summary["median"].null_count() == 0 else ()
+    more = ("± s.e.", "median", "stuck") if summary["median"].count() > 0 else ()
     for column in ("regret", *more, "transfers", "scalars"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in summary.to_dicts():
         spread = []
         if more:
-            spread = [f"{row[key]:,.1f}" for key in ("standard_error", "median")]
-            spread.append(str(row["stuck"]))
+            spread = ["–"] * 3
+            if row["median"] is not None:
+                spread = [f"{row[key]:,.1f}" for key in ("standard_error", "median")]
+                spread.append(str(row["stuck"]))
         table.add_row(
             row["label"], f"{row['regret']:,.1f}", *spread,
             f"{row['transfers']:,.0f}", f"{row['scalars']:,.0f}",
@@ -137,4 +143,6 @@ def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
     console().print(table, soft_wrap=False)
     if more:
         console().print(STUCK_MEANS)
+    if said := repeated(result.runs):
+        console().print(said)
     console().print(f"{result.runs.height:,} runs; tables and manifest are in {folder}")

@@ -36,7 +36,7 @@ class Block:
     first
         The first of the steps; the first step of a run is 1.
     arms
-        The arms offered, shape (s, N, K, d), each of norm ≤ 1.
+        The arms offered, shape (s, N, K, d), each of norm ≤ 1 (up to the rounding of float32).
     means
         Mean reward of each arm, shape (s, N, K).
     uniforms
@@ -125,7 +125,8 @@ def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:
         arms = shaped("arms", arms, shape)
     columns = np.ascontiguousarray(arms.transpose(0, 1, 3, 2))
     if not longest_arm(columns.reshape(-1, *columns.shape[2:])) <= 1.0 + 1e-9:
-        arms_in_unit_ball("arms", finite("arms", arms))
+        arms = arms_in_unit_ball("arms", finite("arms", arms))
+        columns = np.ascontiguousarray(arms.transpose(0, 1, 3, 2))
     return columns.transpose(0, 1, 3, 2)
 
 
@@ -188,6 +189,11 @@ class Environment(ABC):
     def longest_delay(self) -> int:
         """The maximum delay of a reward in steps; 0: no delays."""
         return 0
+
+    @property
+    def randomised(self) -> bool:
+        """Whether runs depend on the seed; where they do not, seeds are no replicates."""
+        return True
 
     @abstractmethod
     def parameter(self, seed: int) -> FloatArray | None:

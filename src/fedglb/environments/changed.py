@@ -59,6 +59,16 @@ class Changed(Environment):
         """The maximum delay of a reward in steps."""
         return self.env.longest_delay
 
+    @property
+    def draws(self) -> bool:
+        """Whether the change itself depends on the seed."""
+        return True
+
+    @property
+    def randomised(self) -> bool:
+        """Whether runs depend on the seed."""
+        return self.draws or self.env.randomised
+
     def parameter(self, seed: int) -> FloatArray | None:
         """Return the changed environment's θ*."""
         return self.env.parameter(seed)

@@ -72,6 +72,11 @@ class Delayed(Changed):
         """The maximum delay of a reward in steps."""
         return self.env.longest_delay + self._range[1]
 
+    @property
+    def draws(self) -> bool:
+        """Whether delays are drawn."""
+        return self._range[0] < self._range[1]
+
     def changes(self, seed: int) -> Callable[[Block], Block]:
         """Return the function that adds the delays to blocks."""
         (least, most), draw = self._range, generator(seed, "delays")

@@ -63,6 +63,11 @@ class Drifting(Changed):
         if self.problem.dim < 2:
             raise InvalidInput("problem.dim", self.problem.dim, "at least 2, so that θ can turn")
 
+    @property
+    def draws(self) -> bool:
+        """Whether the plane of the turn is drawn."""
+        return self.speed > 0.0
+
     def parameter(self, seed: int) -> FloatArray | None:
         """Return None: there is no single θ* (except at speed 0)."""
         return self.env.parameter(seed) if self.speed == 0.0 else None

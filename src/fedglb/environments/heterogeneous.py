@@ -59,6 +59,11 @@ class Heterogeneous(Changed):
         number("spread", self.spread, at_least=0.0)
         check_model(self.env)
 
+    @property
+    def draws(self) -> bool:
+        """Whether the clients' differences are drawn."""
+        return self.spread > 0.0
+
     def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray:
         """Return the parameter of each client in each of some steps, shape (s, N, d)."""
         theta = self.env.parameters(seed, first, steps)

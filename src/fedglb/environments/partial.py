@@ -100,6 +100,12 @@ class Partial(Changed):
             return limit
         return given.steps if limit is None else min(limit, given.steps)
 
+    @property
+    def draws(self) -> bool:
+        """Whether the clients that act are drawn, or may depend on the seed."""
+        given = self.participation
+        return not isinstance(given, Rows) and given != 1.0
+
     def changes(self, seed: int) -> Callable[[Block], Block]:
         """Return the function that sets the active clients of each block."""
         given, draw = self.participation, generator(seed, "participation")

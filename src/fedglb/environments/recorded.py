@@ -23,7 +23,8 @@ class Recorded(Environment):
     problem
         The problem.
     arms
-        Shape (T, N, K, d), each arm of norm ≤ 1.
+        Shape (T, N, K, d), each arm of norm ≤ 1. Longer ones by at most 1e-6, the rounding of
+        float32, are scaled to norm 1.
     means
         Mean reward of each arm, shape (T, N, K). The regret of a choice is the highest mean
         offered minus the mean chosen.
@@ -87,6 +88,11 @@ class Recorded(Environment):
     def horizon(self) -> int:
         """T, the number of recorded steps."""
         return int(self._all.arms.shape[0])
+
+    @property
+    def randomised(self) -> bool:
+        """False: every seed has the same arms and rewards (a subclass may have other blocks)."""
+        return type(self).blocks is not Recorded.blocks
 
     def parameter(self, seed: int) -> FloatArray | None:
         """Return θ*, or None if unknown."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -69,7 +71,8 @@ class Link(ABC):
     -----
     A subclass has the static functions `scalar_cumulant`, `scalar_mean` and `scalar_variance` of
     one float z: the cumulant m, the mean μ = m′ and its derivative μ′. They are compiled, so they
-    use `math` only, and they must be safe for |z| ≤ 700.
+    use `math` only, and they must be safe for |z| ≤ 700. `Problem` checks by differences, on
+    [−S, S], that they are each other's derivatives.
 
     It may override `scalar_sampler` (by default rewards are Bernoulli where `support` is (0, 1)
     and Gaussian where it is the whole line), `k_mu` and `c_mu` (by default a fine search),
@@ -421,6 +424,43 @@ class Link(ABC):
     def __getstate__(self) -> dict[str, Any]:
         # a compiled function has an address, which means nothing in another process
         return {k: v for k, v in vars(self).items() if not k.startswith("compiled_")}
+
+
+#: Where links are checked, as shares of the radius: not round, so that no kink of a link is there.
+_PLACES = 2.0 * (np.arange(1, 41) * 0.6180339887498949 % 1.0) - 1.0
+#: The step of central differences, near ε^{1/3}, and how far they may be from a derivative. Their
+#: own errors are of the order of 1e-10: μ‴ h²/6, and rounding ε|f|/h.
+_STEP, _RELATIVE, _ABSOLUTE = 1e-5, 1e-4, 1e-8
+
+
+@functools.cache
+def check_link(kind: type[Link], radius: float) -> None:
+    """Raise unless, on |z| ≤ radius, m′ = μ and (μ)′ = μ′ by central differences.
+
+    Nothing else would notice: a wrong μ or μ′ gives another model, or sets that do not cover.
+    """
+    names = ("scalar_cumulant", "scalar_mean", "scalar_variance")
+    functions = [compile_scalar(getattr(kind, name), 1) for name in names]
+    z = radius * _PLACES
+    h = _STEP * np.maximum(1.0, np.abs(z))
+    wrong = []
+    for (name, f), (other, derivative) in pairwise(zip(names, functions, strict=True)):
+        up, down, claimed = (
+            np.asarray(_elementwise(g, at))
+            for g, at in ((f, z + h), (f, z - h), (derivative, z))
+        )  # fmt: skip
+        slope = (up - down) / ((z + h) - (z - h))
+        allowed = _RELATIVE * np.maximum(np.abs(slope), np.abs(claimed))
+        excess = np.abs(slope - claimed) - allowed - _ABSOLUTE * np.maximum(1.0, np.abs(up))
+        if not (excess <= 0.0).all():  # nan is no agreement
+            k = int(np.nan_to_num(excess, nan=math.inf).argmax())
+            wrong.append(
+                f"at z = {z[k]:.3g} the derivative of {name} is {slope[k]:.6g}, by differences, "
+                f"and {other} is {claimed[k]:.6g}"
+            )
+    if wrong:
+        fitting = "a link whose mean is the derivative of its cumulant, and its variance that of "
+        raise InvalidInput("link", kind.__name__, f"{fitting}its mean: {'; '.join(wrong)}")
 
 
 def _elementwise(function: ScalarFunction, z: ArrayLike) -> float | FloatArray:

@@ -14,8 +14,8 @@ from fedglb.links import Identity, Link, Logistic, Poisson, Probit
 
 Neighbours = Literal["zero-out", "replace"]
 
-#: Arms of norm up to 1 + 1e-9 are accepted, which H has squared; the rest is for rounding in
-#: floating point.
+#: Arms that are learned have norm up to 1 + 1e-9 (`errors.arms_in_unit_ball`), which H has squared;
+#: the rest is for rounding in floating point.
 TOLERANCE = 4e-9
 _GRID = 20_001
 

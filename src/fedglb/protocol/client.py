@@ -139,8 +139,7 @@ class Client(Learner):
             raise InvalidInput(
                 "absorb", f"called after step {self.last_t}", "samples before the first step only"
             )
-        table = array("X", X, (None, self.setting.problem.dim))
-        arms_in_unit_ball("X", table)
+        table = arms_in_unit_ball("X", array("X", X, (None, self.setting.problem.dim)))
         rewards = array("y", y, (table.shape[0],))
         for k, value in enumerate(rewards):
             self.setting.problem.check_reward(float(value), f"y[{k}]")

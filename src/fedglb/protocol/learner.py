@@ -119,7 +119,8 @@ class Learner:
         Parameters
         ----------
         arms
-            Shape (K, d), K ≥ 1, each arm of Euclidean norm at most 1.
+            Shape (K, d), K ≥ 1, each arm of Euclidean norm at most 1 (up to the rounding of
+            float32, which is scaled back).
         t
             The step, t ≥ 1, for rules that depend on it. None: the one after the newest known
             step.
@@ -232,8 +233,7 @@ class Learner:
         InvalidInput
             If `x`, `reward` or `t` is invalid; nothing has changed.
         """
-        features = array("x", x, (self.setting.problem.dim,))
-        arms_in_unit_ball("x", features)
+        features = arms_in_unit_ball("x", array("x", x, (self.setting.problem.dim,)))
         y = self.setting.problem.check_reward(reward)
         integer("t", t)
         fires = self.observe_unchecked(features, y, t)

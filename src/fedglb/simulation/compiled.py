@@ -281,8 +281,8 @@ class CompiledEngine(Engine):
             local.adopt(self._choosing.setting, self._state(i), model)
         for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
             if last in asked and stacked[0].tobytes() != stacked[last].tobytes():
-                allowed = f'engine="reference": the state after {local}.adopt depends on the client'
-                raise InvalidInput("engine", "compiled", allowed)
+                why = f"the state after {local}.adopt depends on the client"
+                raise InvalidInput("engine", "compiled", f"{_ELSEWHERE}: {why}")
             stacked[1:] = stacked[0]
         self._models[:] = [model] * len(self._models)
         self._covered[:] = self.learners.counts
@@ -340,6 +340,10 @@ class CompiledEngine(Engine):
         return client
 
 
+#: The remedy where a part has no compiled form; `fg.compare` has the compiled engine only.
+_ELSEWHERE = 'fg.simulate(..., engine="reference"), one algorithm at a time,'
+
+
 def _address(part: object, name: str, signature: Signature) -> int:
     """Return the address of a part's compiled kernel, or raise `InvalidInput` with the reason."""
     function = getattr(part, name, None)
@@ -370,6 +374,5 @@ def check_compiled(algorithm: Algorithm) -> None:
         if getattr(type(part), method) is not getattr(kind, method):
             raise InvalidInput(
                 "engine", "compiled",
-                f'engine="reference" for {part}: it overrides `{method}` instead of defining '
-                f"{instead}",
+                f"{_ELSEWHERE} for {part}: it overrides `{method}` instead of defining {instead}",
             )  # fmt: skip

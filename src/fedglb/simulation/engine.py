@@ -116,5 +116,6 @@ class Engine(ABC):
             "arms": self.env.arms,
             "horizon": self.horizon,
             "seed": self.seed,
+            "randomised": self.env.randomised or algorithm.randomised,
             "engine": self.name,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -83,7 +84,8 @@ class Run:
     theta
         The last shared model, shape (d,); or None.
     parameters
-        The run's parameters: algorithm and its parts, exploration, problem, N, K, T, seed, engine.
+        The run's parameters: algorithm and its parts, exploration, problem, N, K, T, seed,
+        engine; randomised: whether another seed gives another run.
     caveats
         Limits of the proofs for this run, one sentence each.
     privacy
@@ -225,17 +227,7 @@ class Run:
         >>> fg.simulate(fg.n_ons_glm(), env, horizon=20).to_pandas().shape
         (20, 7)
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            allowed = "pandas (pip install pandas); the polars frames work without it"
-            raise InvalidInput("pandas", "not installed", allowed) from None
-        frame, made = self.table(name), {}
-        for column in frame.iter_columns():  # polars' own `to_pandas` needs pyarrow
-            kind = _NULLABLE.get(column.name)
-            values = column.to_numpy() if kind is None else pd.array(column.to_list(), dtype=kind)
-            made[column.name] = values
-        return pd.DataFrame(made)
+        return as_pandas(self.table(name), _NULLABLE)
 
     def save(self, path: str | Path) -> None:
         """Write the run to one file, for `fg.load_run`.
@@ -270,6 +262,26 @@ class Run:
         rows.append(["regret of a client", f"{short(best)} … {short(worst)}"])
         curve = Curve(self.trace["t"].to_list(), self.trace["regret"].to_list())
         return card(title, ["", "total"], rows, [curve], "regret", self.caveats)
+
+
+def as_pandas(frame: pl.DataFrame, nullable: Mapping[str, str]) -> pd.DataFrame:
+    """Return a frame of polars as one of pandas; `nullable` has pandas' types of some columns.
+
+    Polars' own `to_pandas` needs pyarrow.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        allowed = "pandas (pip install pandas); the polars frames work without it"
+        raise InvalidInput("pandas", "not installed", allowed) from None
+    made: dict[str, Any] = {}
+    for column in frame.iter_columns():
+        if column.name in nullable:
+            made[column.name] = pd.array(column.to_list(), dtype=nullable[column.name])
+        else:
+            plain = column.dtype.is_numeric() or column.dtype == pl.Boolean
+            made[column.name] = column.to_numpy() if plain else column.to_list()
+    return pd.DataFrame(made)
 
 
 class Recorder:

@@ -126,7 +126,8 @@ def compare(
     Raises
     ------
     InvalidInput
-        If an argument is invalid, or an algorithm does not fit the environment.
+        If an argument is invalid, an algorithm does not fit the environment, or a part of it is
+        plain Python: use `simulate` with engine="reference".
 
     Examples
     --------

@@ -66,7 +66,7 @@ def test_ids_name_the_arm(agent):
         ("key", ["", "x" * 201, 7, b"a", "\ud800"]),
         ("arms", [2.0 * np.eye(3), np.eye(2), np.ones(3) / 3, np.empty((0, 3)),
                   np.full((1, 3), np.nan), [[np.inf, 0.0, 0.0]], "arms", [[1.0, 0.0]], None,
-                  [[0.0, 0.0, 1.0 + 2e-9]]]),
+                  [[0.0, 0.0, 1.0 + 2e-6]]]),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused_and_nothing_is_written(agent, name, values):

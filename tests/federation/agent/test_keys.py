@@ -8,7 +8,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation import Agent, AlreadyObserved, Decision
 from fedglb.federation.errors import DecisionExpired
-from tests.federation.helpers.agent_driver import state
+from tests.federation.helpers.agent_driver import client, state
 
 ARMS = np.array([[0.6, 0.0, 0.0], [0.0, 1.0, 0.0]])
 PROBLEM = fg.Problem(dim=3)
@@ -22,6 +22,24 @@ def test_the_same_key_gives_the_same_decision_and_writes_no_other(agent):
     agent.observe(first.id, 1.0)
     assert agent.choose(ARMS, ids=["red", 2], key="view-1") == first
     assert agent.export()["id"].to_list() == [first.id, other.id]
+
+
+def test_unit_arms_in_float32_are_scaled_into_the_ball(agent):
+    arms = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+    long = np.linalg.norm(arms.astype(np.float64), axis=1) > 1.0 + 1e-8
+    assert long.any()
+    for k, x in enumerate(arms[long]):
+        made = agent.choose([x], key=f"view-{k}")
+        assert agent.choose([x], key=f"view-{k}") == made
+        agent.observe(made.id, 1.0)
+    agent.absorb(arms, np.ones(50))
+    stored = np.array(agent.export()["x"].to_list())
+    assert len(stored) == 50 + long.sum()
+    assert np.linalg.norm(stored, axis=1).max() <= 1.0 + 1e-9
+    assert np.linalg.norm(client(agent).samples.X, axis=1).max() <= 1.0 + 1e-9
+    with pytest.raises(fg.InvalidInput, match="norm of arms"):
+        agent.choose(arms[:1] * np.float32(1.00001))
 
 
 def test_a_key_holds_after_a_restart(path):

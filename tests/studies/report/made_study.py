@@ -56,9 +56,9 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
                 {"label": c["label"], "algorithm": c["algorithm"],
                  "threshold": c.get("threshold"), "solver": c.get("solver"),
                  "clock": c.get("clock"), "exploration": c.get("exploration"),
-                 "updates": c.get("updates"), "confidence": "lemma", "link": "logistic",
-                 "seed": i + 1, "interactions": 4 * horizon, **total,
-                 "caveats": c.get("caveats", [])}
+                 "updates": c.get("updates"), "confidence": c.get("confidence", "lemma"),
+                 "link": "logistic", "seed": i + 1, "interactions": 4 * horizon, **total,
+                 "caveats": c.get("caveats", []), "randomised": c.get("randomised", True)}
             )  # fmt: skip
             for t in range(1, horizon + 1):
                 grown = (t / horizon) ** c.get("cost_power", 0.5)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedglb.studies.report.along import crossings, headline, panels
+from fedglb.studies.report.along import crossings, headline, panels, rows
 from fedglb.studies.report.figures.along import draw
 from fedglb.studies.report.summary import paired_ratio
 from fedglb.studies.results.study import Study
@@ -66,6 +66,21 @@ def test_few_seeds_give_no_interval():
     made = study((0.0, 1.0), [(50, 100), (150, 100)], noise=10.0, seeds=4)
     (one,) = crossed(made)
     assert (one.low, one.high) == (None, None)
+
+
+def test_seeds_that_are_the_same_run_give_no_error_and_no_interval():
+    made = study((0.0, 1.0), [(50, 100), (150, 100)], noise=10.0)
+    cells = [
+        replace(c, result=replace(c.result, runs=c.result.runs.with_columns(randomised=False)))
+        for c in made.cells
+    ]
+    made = replace(made, cells=tuple(cells), against="n-ucb-glm")
+    (one,) = crossed(made)
+    assert (one.low, one.high) == (None, None)
+    (panel,) = panels(made)
+    for row in rows(made, panel):
+        assert (row["error"], row["ratio_error"]) == (None, None)
+        assert row["ratio"] is not None
 
 
 def test_it_may_pay_in_between():

@@ -125,7 +125,7 @@ def test_ones_own_sweep_has_a_figure_of_its_parameters(tmp_path):
     assert "exploration" in found
     over = texts(tmp_path / "figures" / "over-time.svg")
     for i in range(1, 5):  # one curve per setting
-        assert f"FedGLB-UCB exploration={i} (D=1)" in over
+        assert f"FedGLB-UCB (exploration={i})" in over
     assert "exploration" in report.headline
 
 

@@ -58,6 +58,29 @@ def test_rows_are_the_simulations(undisturbed):
     assert rows[8]["solver"] is rows[8]["threshold"] is None
 
 
+@pytest.mark.parametrize("name", ["runs", "traces"])
+def test_pandas_frames_hold_what_polars_frames_hold(undisturbed, name):
+    result = fg.load_sweep(undisturbed)
+    ours, frame = getattr(result, name), result.to_pandas(name)
+    assert list(frame.columns) == ours.columns
+    assert len(frame) == ours.height
+    for column in ours.columns:
+        given = [None if missing else value for value, missing in
+                 zip(frame[column].tolist(), frame[column].isna(), strict=True)]  # fmt: skip
+        assert given == ours[column].to_list(), column
+    types = frame.dtypes.astype(str).to_dict()
+    assert (types["seed"], types["regret"]) == ("int64", "float64")
+    if name == "runs":
+        assert frame["updates"].isna().all()
+        assert (types["threshold"], types["updates"]) == ("float64", "Int64")
+        assert (types["clients"], types["randomised"]) == ("int32", "bool")
+
+
+def test_an_unknown_table_is_refused(undisturbed):
+    with pytest.raises(fg.InvalidInput, match="did you mean runs"):
+        fg.load_sweep(undisturbed).to_pandas("run")
+
+
 def test_manifest(undisturbed):
     folder, result = undisturbed, fg.load_sweep(undisturbed)
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -222,7 +222,7 @@ class Agent:
         ----------
         arms
             Shape (K, d), where K ≥ 1 may differ from call to call; each arm has Euclidean norm
-            at most 1.
+            at most 1. Longer ones by at most 1e-6, the rounding of float32, are scaled to norm 1.
         ids
             Names of the arms, for the log.
         t
@@ -298,7 +298,8 @@ class Agent:
         Parameters
         ----------
         X
-            The arms that were played, shape (n, d), each of Euclidean norm at most 1.
+            The arms that were played, shape (n, d), each of Euclidean norm at most 1 (up to the
+            rounding of float32, as in `choose`).
         y
             Their rewards, shape (n,), as for `observe`.
         key

@@ -71,7 +71,8 @@ class ApplicationCalls:
         table = shaped("arms", arms, (None, durable.agreement.problem.dim))
         columns = np.empty(table.shape[::-1])
         if not into_columns(table, columns, _SURELY):
-            arms_in_unit_ball("arms", finite("arms", table))
+            table = arms_in_unit_ball("arms", finite("arms", table))
+            columns = np.ascontiguousarray(table.T)
         arm_ids = _checked_ids(ids, len(table))
         if t is not None:
             integer("t", t, at_most=min(durable.clock + LEAP, LAST_STEP))

@@ -37,6 +37,7 @@ class Line:
     labels: tuple[str, ...]  # the setting shown at each value
     settings: int  # number of settings to choose from
     transfers: tuple[float, ...]  # the mean at each value
+    randomised: tuple[bool, ...]  # whether seeds are replicates, at each value
     regrets: FloatArray = field(repr=False)  # shape (values, seeds)
 
     @property
@@ -51,8 +52,8 @@ class Line:
 
     @property
     def errors(self) -> FloatArray:
-        """The standard errors of the means; nan with one seed."""
-        return standard_error(self.regrets)
+        """The standard errors of the means; nan with one seed, or the same run at every seed."""
+        return np.where(self.randomised, standard_error(self.regrets), math.nan)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Crossing:
     stops: bool  # pays before and not after; False: vice versa
     at: float  # interpolated
     # Where the ends of the 95 % intervals of the paired difference cross zero; None without a
-    # crossing, or with fewer than five seeds.
+    # crossing, with fewer than five seeds, or where a line has the same run at every seed.
     low: float | None
     high: float | None
 
@@ -110,6 +111,7 @@ def _lines(axis: str, runs: pl.DataFrame) -> list[Line]:
                 preset, NAMES.get(preset, preset), own["transfers"].sum() == 0, tuple(values),
                 tuple(str(b["label"][0]) for b in best), max(f["label"].n_unique() for f in each),
                 tuple(float(b["transfers"].to_numpy().mean()) for b in best),
+                tuple(bool(b["randomised"][0]) for b in best),
                 np.array([b["regret"].to_numpy() for b in best]),
             )
         )  # fmt: skip
@@ -148,7 +150,7 @@ def crossings(panel: Panel) -> list[Crossing]:
         paired = line.regrets - alone[1]
         gap, n = paired.mean(axis=1), paired.shape[1]
         half = np.full(len(gap), math.nan)
-        if n >= ENOUGH:
+        if n >= ENOUGH and all(all(each.randomised) for each in panel.lines):
             half = standard_error(paired) * float(stats.t.ppf(0.975, n - 1))
         for k, (before, after) in enumerate(pairwise(gap)):
             if (before < 0.0) == (after < 0.0):
@@ -240,8 +242,10 @@ def rows(study: Study, panel: Panel) -> list[dict[str, Any]]:
                 "median": float(np.median(line.regrets[k])), "transfers": line.transfers[k],
             }  # fmt: skip
             if study.against:
-                others = _against(study, panel).regrets[0]
-                row["ratio"], row["ratio_error"] = paired_ratio(line.regrets[k], others, enough=2)
+                other = _against(study, panel)
+                enough = 2 if line.randomised[k] or other.randomised[0] else math.inf
+                ratio = paired_ratio(line.regrets[k], other.regrets[0], enough)
+                row["ratio"], row["ratio_error"] = ratio
             made.append(row)
     return made
 

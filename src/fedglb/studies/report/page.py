@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from fedglb.studies.report.claims.base import FAILS, HOLDS, UNDECIDED, Claim
 from fedglb.studies.report.figures.style import WIDE, Medium, saved
 from fedglb.studies.report.numerals import amount
 from fedglb.studies.report.summary import ENOUGH, NAMES
 from fedglb.studies.results.study import Study
+from fedglb.studies.results.tables import distinct, repeated
 from fedglb.studies.spec.plan import QUICK
 
 if TYPE_CHECKING:
@@ -111,16 +114,21 @@ def _template() -> jinja2.Template:
 
 
 def _notice(study: Study) -> dict[str, Any] | None:
-    """Return the notice at the top of the page: a quick study, or few seeds."""
-    manifest, runs = study.result.manifest, study.result.runs
-    counts = [len(own) for own in runs.partition_by("label")]
-    seeds, few = min(counts), min(counts) < ENOUGH
-    if study.profile != QUICK and not few:
+    """Return the notice at the top of the page: a quick study, few seeds, or no replicates."""
+    manifest = study.result.manifest
+    columns = ("label", "seed", "randomised")
+    repeats = repeated(pl.concat([cell.result.runs.select(columns) for cell in study.cells]))
+    runs = distinct(study.result.runs).partition_by("label")
+    counts = [len(own) for own in runs]
+    seeds = min(counts)
+    few = any(len(own) < ENOUGH for own in runs if own["randomised"][0] or not repeats)
+    if study.profile != QUICK and not few and not repeats:
         return None
     size = {"seeds": seeds, "horizon": manifest["horizon"], "clients": manifest["clients"],
             "configurations": len(counts)}  # fmt: skip
     return {
         "quick": study.profile == QUICK, "size": _size(size), "few": ENOUGH if few else 0,
+        "repeats": repeats,
         "full": _size(study.full), "command": study.full.get("command", ""),
     }  # fmt: skip
 

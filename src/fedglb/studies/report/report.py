@@ -115,14 +115,13 @@ def _plain(study: Study) -> _Content:
     if found:
         varied = drawn(
             "parameters", "Regret against the parameters that were varied",
-            parameters.caption(found, numbers), lambda m: parameters.draw(found, m),
+            parameters.caption(found, numbers), lambda m: parameters.draw(found, numbers, m),
         )  # fmt: skip
         figures.insert(0 if study.own else len(figures), varied)  # what a sweep is about is first
     few = f"Errors, medians and stuck runs are shown from {ENOUGH} seeds on."
-    notes = [
-        "Means over the seeds. “updates” are global updates; ● is on the Pareto front.",
-        few if numbers.few_seeds else STUCK_MEANS,
-    ]
+    notes = ["Means over the seeds. “updates” are global updates; ● is on the Pareto front."]
+    if any(row.randomised for row in numbers.rows):
+        notes.append(few if numbers.few_seeds else STUCK_MEANS)
     if any(str(name).startswith("best-fitting") for name in study.baselines["name"]):
         notes.append(_BEST_FITTING)
     summary = {"table": [row.plain() for row in numbers.rows]}
@@ -136,10 +135,13 @@ def headline(numbers: StudyNumbers, claims: Sequence[Claim]) -> str:
     Otherwise, and of a sweep without a study's file, the setting with the least regret.
     """
     few = f"{numbers.seeds} seed{'s' if numbers.seeds > 1 else ''}, too few to judge: "
+    if not any(row.randomised for row in numbers.rows):
+        few = "The same run at every seed, too few to judge: "
     before = few if numbers.few_seeds else ""
     near = next((claim for claim in claims if claim.key == "near-one"), None)
     if near is not None and not numbers.study.own:
-        verdict = "" if numbers.few_seeds else f"Near One-UCB-GLM: {near.verdict}. "
+        judged = not numbers.few_seeds and not numbers.repeats
+        verdict = f"Near One-UCB-GLM: {near.verdict}. " if judged else ""
         return f"{before}{verdict}{near.numbers['shown']}."
     best = min(numbers.rows, key=lambda r: r.regret)
     of = f" of {len(numbers.rows)} settings" if len(numbers.rows) > 1 else ""
@@ -157,7 +159,10 @@ def _results(numbers: StudyNumbers) -> PageTable:
             "front"]  # fmt: skip
     rows = []
     for r in numbers.rows:
-        more = [amount(r.median), f"{r.stuck} of {r.seeds}", f"{amount(r.low)} to {amount(r.high)}"]
+        more = ["–"] * 3
+        if r.error is not None:
+            interval = f"{amount(r.low)} to {amount(r.high)}"
+            more = [amount(r.median), f"{r.stuck} of {r.seeds}", interval]
         rows.append(
             [
                 r.title, plus_minus(r.regret, r.error), *(more if enough else []),

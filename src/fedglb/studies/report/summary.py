@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from fedglb.algorithms.catalog import parameters
 from fedglb.studies.report.numerals import NOTHING, setting
 from fedglb.studies.results.card import pareto_front
 from fedglb.studies.results.study import Study
+from fedglb.studies.results.tables import distinct
 from fedglb.studies.spec.grid import choices, configurations
 from fedglb.typing import FloatArray
 
@@ -54,11 +56,11 @@ class Row:
     algorithm: str
     name: str
     curve: str  # the name, followed by `variation`
-    variation: str  # differences between its curves besides D or B; may be empty
-    dial: str  # "D" or "B"; "" and no value for an algorithm without it
+    variation: str  # differences between its curves besides the dial; may be empty
+    dial: str  # the parameter along the curve: "D", "B" or another; "" and no value without one
     value: float | None
     in_paper: bool  # False for FedGLB-UCB with a clock or confidence set that the paper lacks
-    seeds: int
+    seeds: int  # runs that differ
     regret: float
     # Standard error, median, stuck runs, 95 % t-interval: None with fewer than 5 seeds.
     error: float | None
@@ -71,6 +73,7 @@ class Row:
     scalars: float
     syncs: float
     rounds: float
+    randomised: bool  # False: all seeds are the same run
     front: bool  # no other configuration has less regret for as little communication
     settings: Mapping[str, float | str] = field(default_factory=dict)  # what varies, with D and B
 
@@ -113,10 +116,10 @@ def spread(column: str = "regret") -> list[pl.Expr]:
 
 def summarise(study: Study) -> tuple[Row, ...]:
     """Return one row per configuration, in the order of the experiment."""
-    runs = study.result.runs
-    varying = _varying(runs)
+    runs = distinct(study.result.runs)
+    varying = _varying(runs, split=study.own)
     grouped = runs.group_by("label", maintain_order=True).agg(
-        pl.col("algorithm", *DIALS, "clock", "confidence", "solver").first(),
+        pl.col("algorithm", *DIALS, "clock", "confidence", "solver", "randomised").first(),
         pl.len().alias("seeds"),
         pl.col("regret", *_MEANS).mean(),
         *spread(),
@@ -125,23 +128,26 @@ def summarise(study: Study) -> tuple[Row, ...]:
     front = pareto_front([(row[study.measure], row["regret"]) for row in found])
     rows = []
     for i, row in enumerate(found):
-        dial = next((d for d in DIALS if row[d] is not None), None)
+        settings = varying[row["label"]]
+        given = next((d for d in DIALS if row[d] is not None), None)
+        dial = _dial(settings) if study.own else given
         error, algorithm = row["error"], row["algorithm"]
         half = None if error is None else error * float(stats.t.ppf(0.975, row["seeds"] - 1))
-        settings = varying[row["label"]]
-        variation = _variation(algorithm, settings)
+        variation = _variation(algorithm, settings, dial)
         name = _name(row)
         rows.append(
             Row(
                 label=row["label"], algorithm=algorithm, name=name, variation=variation,
                 curve=f"{name} {variation}" if variation else name, settings=settings,
-                dial="" if dial is None else DIALS[dial],
-                value=None if dial is None else float(row[dial]), in_paper=_in_paper(row),
+                dial="" if dial is None else DIALS.get(dial, dial),
+                value=None if dial is None else float({**row, **settings}[dial]),
+                in_paper=_in_paper(row),
                 seeds=row["seeds"], regret=row["regret"], error=error,
                 median=row["median"], stuck=row["stuck"],
                 low=None if half is None else row["regret"] - half,
                 high=None if half is None else row["regret"] + half,
-                front=i in front, **{name: row[name] for name in _MEANS},
+                randomised=row["randomised"], front=i in front,
+                **{name: row[name] for name in _MEANS},
             )
         )  # fmt: skip
     return tuple(rows)
@@ -167,26 +173,64 @@ def _in_paper(row: Mapping[str, Any]) -> bool:
     return row["clock"] in (None, "steps") and row["confidence"] != "iterate"
 
 
-def _varying(runs: pl.DataFrame) -> dict[str, dict[str, float | str]]:
-    """Return for each label the parameters that vary within its algorithm."""
+def _varying(runs: pl.DataFrame, *, split: bool) -> dict[str, dict[str, float | str]]:
+    """Return for each label the parameters that vary within its algorithm.
+
+    With `split`, numbers in the text of a part ("epsilon-greedy epsilon=0.1") are parameters, too.
+    """
     columns = runs.columns  # all parameters, user-defined ones too, are before `link`
     keys = columns[columns.index("algorithm") + 1 : columns.index("link")]
     found: dict[str, dict[str, float | str]] = {}
     for frame in runs.partition_by("algorithm", maintain_order=True):
         varying = [k for k in keys if frame[k].n_unique() > 1]
-        for row in frame.select("label", *varying).unique(maintain_order=True).to_dicts():
-            found[row["label"]] = {k: row[k] for k in varying if row[k] is not None}
+        rows = frame.select("label", *varying).unique(maintain_order=True).to_dicts()
+        labels = [row.pop("label") for row in rows]
+        if split:
+            rows = [_split(row) for row in rows]
+            every = dict.fromkeys(key for row in rows for key in row)
+            varying = [k for k in every if len({row.get(k) for row in rows}) > 1]
+        for label, row in zip(labels, rows, strict=True):
+            found[label] = {k: row[k] for k in varying if row.get(k) is not None}
     return found
 
 
-def _variation(algorithm: str, settings: Mapping[str, float | str]) -> str:
-    """Return the parameters that vary besides D or B as text, without default names."""
+_NUMBER = re.compile(r"(?<![^\s(])(\w+)=(-?[\d.]+(?:e[-+]?\d+)?|inf)(?=[\s,)]|$)")
+
+
+def _split(parameters: Mapping[str, Any]) -> dict[str, float | str | None]:
+    """Return the parameters of a setting, with the numbers in texts apart.
+
+    >>> _split({"choice": "epsilon-greedy epsilon=0.1 rule=(sigma width=2)", "solver": "newton"})
+    {'choice': 'epsilon-greedy rule=(sigma)', 'epsilon': 0.1, 'width': 2.0, 'solver': 'newton'}
+    >>> _split({"choice": "Mine(a=1e-05, b='x', c=2)"})
+    {'choice': "Mine(b='x')", 'a': 1e-05, 'c': 2.0}
+    """
+    made: dict[str, float | str | None] = {}
+    for key, value in parameters.items():
+        made[key] = value
+        if isinstance(value, str):
+            rest = re.sub(r"(?<=\()[\s,]+|[\s,]+(?=[\s,)]|$)", "", _NUMBER.sub("", value))
+            made[key] = rest.strip()
+            for name, number in _NUMBER.findall(value):
+                taken = name in made or name in parameters
+                made[f"{key} {name}" if taken else name] = float(number)
+    return made
+
+
+def _dial(settings: Mapping[str, float | str]) -> str | None:
+    """Return the parameter along the curves of a sweep: D or B if it varies, else a number."""
+    numbers = [key for key, value in settings.items() if not isinstance(value, str)]
+    return next((key for key in (*DIALS, *numbers) if key in numbers), None)
+
+
+def _variation(algorithm: str, settings: Mapping[str, float | str], dial: str | None) -> str:
+    """Return the parameters that vary besides the dial as text, without default names."""
     words = []
     for key, value in settings.items():
         if isinstance(value, str):
-            if key == "solver" or value != defaults(algorithm).get(key):
+            if value and (key == "solver" or value != defaults(algorithm).get(key)):
                 words.append(value)
-        elif key not in DIALS:
+        elif key != dial and key not in DIALS:
             words.append(f"{key}={setting(value)}")
     return " ".join(words)
 
@@ -243,14 +287,25 @@ class StudyNumbers:
     @classmethod
     def of_study(cls, study: Study) -> StudyNumbers:
         """Summarise a study."""
-        rows, result = summarise(study), study.result
+        rows, runs = summarise(study), distinct(study.result.runs)
         curves = trade_offs(rows, study.measure)
-        return cls(study, study.measure, rows, curves, result.runs, result.traces)
+        traces = study.result.traces.join(runs, on=["label", "seed"], how="semi")
+        return cls(study, study.measure, rows, curves, runs, traces)
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """The algorithms, in the order of the rows."""
+        return tuple(dict.fromkeys(row.algorithm for row in self.rows))
 
     @property
     def seeds(self) -> int:
-        """The smallest number of seeds of a configuration."""
-        return min(row.seeds for row in self.rows)
+        """The smallest number of seeds of a configuration that is not the same at every seed."""
+        return min((row.seeds for row in self.rows if row.randomised), default=1)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some configuration has the same run at every seed, so that it has no error."""
+        return not all(row.randomised for row in self.rows)
 
     @property
     def few_seeds(self) -> bool:
@@ -291,7 +346,7 @@ def standard_error(values: FloatArray) -> FloatArray:
 
 
 def paired_ratio(
-    above: FloatArray, below: FloatArray, enough: int = ENOUGH
+    above: FloatArray, below: FloatArray, enough: float = ENOUGH
 ) -> tuple[float | None, float | None]:
     """Return the ratio of two means over the same seeds, and its standard error, to first order.
 

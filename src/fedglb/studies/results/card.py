@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from fedglb.simulation.card import MOST, Curve, card, short
+from fedglb.studies.results.tables import distinct, repeated
 
 _ROWS = 12  # of the table; further ones are only counted
 
@@ -26,7 +27,8 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
 def sweep_card(name: str, runs: pl.DataFrame, traces: pl.DataFrame) -> str:
     """Return the HTML: settings in the order of mean regret, the best ones with a curve."""
     settings = (
-        runs.group_by("label", maintain_order=True)
+        distinct(runs)
+        .group_by("label", maintain_order=True)
         .agg(
             pl.len().alias("seeds"),
             pl.col("regret").mean(),
@@ -40,7 +42,7 @@ def sweep_card(name: str, runs: pl.DataFrame, traces: pl.DataFrame) -> str:
         error = "" if row["error"] is None else f" ± {short(row['error'])}"
         totals = [short(row[key]) for key in ("reward", "transfers")]
         rows.append([row["label"], str(row["seeds"]), short(row["regret"]) + error, *totals])
-    notes = []
+    notes = [said] if (said := repeated(runs)) else []
     if settings.height > _ROWS:
         notes.append(f"{settings.height - _ROWS} more settings are in `result.runs`.")
     if settings.height > MOST:

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import polars as pl
 
-from fedglb.errors import InvalidInput
+from fedglb.errors import InvalidInput, one_of
 from fedglb.io.atomic import (
     LOCK,
     UNFINISHED,
@@ -31,10 +31,16 @@ from fedglb.io.atomic import (
     remove_unfinished,
 )
 from fedglb.provenance import machine, software
+from fedglb.simulation.results import as_pandas
 from fedglb.studies.results.card import sweep_card
 from fedglb.studies.results.tables import from_bytes, no_parts, runs_table, to_bytes, traces_table
 from fedglb.studies.spec.experiment import Experiment
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The tables of a sweep, by the names of `SweepResult.to_pandas`.
+SweepTable: TypeAlias = Literal["runs", "traces"]
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
 #: The version of these files. A folder of another version is refused: run the sweep again.
 FORMAT = 1
@@ -127,6 +133,40 @@ class SweepResult:
     runs: pl.DataFrame
     traces: pl.DataFrame
     manifest: dict[str, Any] = field(repr=False)
+
+    def to_pandas(self, name: SweepTable = "runs") -> pd.DataFrame:
+        """Return one of the tables as a pandas frame; it needs pandas, and not pyarrow.
+
+        Parameters
+        ----------
+        name
+            "runs" or "traces".
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table; missing whole numbers are `pd.NA`, other missing numbers nan.
+
+        Raises
+        ------
+        InvalidInput
+            If the name is unknown, or pandas is not installed.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> tables = {
+        ...     "name": "example", "horizon": 20, "seeds": 2,
+        ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+        ...     "algorithm": [{"name": "n-ons-glm"}],
+        ... }
+        >>> result = fg.sweep(tables, getfixture("tmp_path") / "results", jobs=1)
+        >>> result.to_pandas().groupby("label")["seed"].count().to_dict()
+        {'N-ONS-GLM': 2}
+        """
+        frame: pl.DataFrame = getattr(self, one_of("name", name, get_args(SweepTable)))
+        whole = (c.name for c in frame.iter_columns() if c.dtype.is_integer() and c.null_count())
+        return as_pandas(frame, dict.fromkeys(whole, "Int64"))
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks."""

@@ -23,7 +23,7 @@ TRACE = {"t": pl.Int32, **TOTALS}
 #: One row per finished run, its trace in lists.
 _PART: dict[str, pl.DataType | type[pl.DataType]] = {
     "configuration": pl.Int32, "seed": pl.Int64, **TOTALS, "interactions": pl.Int64,
-    "caveats": pl.List(pl.String), "seconds": pl.Float64,
+    "caveats": pl.List(pl.String), "randomised": pl.Boolean, "seconds": pl.Float64,
     **{f"trace_{name}": pl.List(kind) for name, kind in TRACE.items()},
 }  # fmt: skip
 #: The columns of baselines without learning: see `run/fixed_models.py`.
@@ -45,6 +45,7 @@ def part(indices: Sequence[int], seed: int, runs: Sequence[Run], seconds: float)
         rows.append(
             {
                 "configuration": index, "seed": seed, "caveats": list(run.caveats),
+                "randomised": run.parameters["randomised"],
                 "interactions": int((run.choices >= 0).sum()), "seconds": seconds / len(runs),
                 **{name: getattr(run, name) for name in TOTALS},
                 **{f"trace_{name}": kept[name].to_list() for name in TRACE},
@@ -94,8 +95,29 @@ def runs_table(manifest: Mapping[str, Any], parts: pl.DataFrame) -> pl.DataFrame
     return merged.select(
         *configurations.columns[1:],
         *(pl.lit(value).alias(name) for name, value in constants.items()),
-        "seed", *TOTALS, "interactions", "caveats",
+        "seed", *TOTALS, "interactions", "caveats", "randomised",
     )  # fmt: skip
+
+
+def distinct(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs that differ: where no seed changes a run, only the first seed's."""
+    first = pl.col("seed") == pl.col("seed").first().over("label")
+    return runs.filter(pl.col("randomised") | first)
+
+
+def repeated(runs: pl.DataFrame) -> str:
+    """Return in words which settings have the same run at every seed; "" if none has."""
+    counts = runs.filter(~pl.col("randomised")).group_by("label", maintain_order=True)
+    labels = counts.agg(pl.col("seed").n_unique()).filter(pl.col("seed") > 1)["label"].to_list()
+    if not labels:
+        return ""
+    rest = f" and {len(labels) - 3} more" if labels[3:] else ""
+    all_of_them = len(labels) == runs["label"].n_unique()
+    who = "" if all_of_them else f" of {', '.join(labels[:3])}{rest}"
+    return (
+        "No replicates: arms and rewards are recorded and the algorithm draws nothing, so every "
+        f"seed gives the same run{who}. It counts once, without an interval."
+    )
 
 
 def _kind(values: Sequence[object]) -> type:

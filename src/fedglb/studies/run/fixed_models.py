@@ -33,10 +33,14 @@ _MOST_STEPS = 100
 def fixed_models(
     env: Environment, horizon: int, seeds: Iterable[int], jobs: int | None = None
 ) -> pl.DataFrame:
-    """Return regret and reward of random play and of the best-fitting fixed models."""
+    """Return regret and reward of random play and of the best-fitting fixed models.
+
+    They draw nothing: where no seed changes the environment, the first one is enough.
+    """
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+    seeds = list(seeds)[: None if env.randomised else 1]
     work = joblib.Parallel(n_jobs=jobs or cores())
     try:
         rows = work(joblib.delayed(_of_seed)(env, horizon, seed) for seed in seeds)

@@ -30,7 +30,7 @@ OTHER_COLUMNS = frozenset(
     {
         "label", "algorithm", "link", "dim", "radius", "noise", "curvature", "clients", "arms",
         "horizon", "seed", "regret", "reward", "syncs", "rounds", "transfers", "scalars",
-        "interactions", "caveats", "configuration",
+        "interactions", "caveats", "randomised", "configuration",
     }
 )  # fmt: skip
 _SHORT = {"threshold": "D", "updates": "B"}

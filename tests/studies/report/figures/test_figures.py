@@ -9,6 +9,7 @@ import pytest
 from fedglb.studies.report.figures import over_time, parameters, tradeoff
 from fedglb.studies.report.figures.parameters import varied
 from fedglb.studies.report.figures.style import LOOKS, Medium, looks, setting_look
+from fedglb.studies.report.numerals import setting
 from tests.studies.report.made_study import config, good, numbers
 
 BASELINES = pl.DataFrame(
@@ -85,6 +86,100 @@ def test_bands_and_units_over_time():
     assert len(left.collections) == 0
 
 
+# -- a sweep without a study's file ----------------------------------------------------------------
+
+
+def own_sweep():
+    """Two algorithms of the user's and one of the package; D is the same everywhere."""
+    made = [
+        config(
+            "mine",
+            10 * i,
+            [50.0 / i, 60.0 / i],
+            threshold=1.0,
+            exploration=e,
+            label=f"mine exploration={e}",
+        )
+        for i, e in ((1, 0.01), (2, 0.1), (3, 1.0))
+    ]
+    made += [config("fedglb-auto", 40, [20.0, 22.0], threshold=0.1)]
+    made += [config("other", 5 * i, [30.0 + i, 33.0 + i], threshold=1.0, confidence=f"fixed={a}",
+                    label=f"other confidence=fixed={a}")
+             for i, a in ((1, 0.2), (2, 0.3))]  # fmt: skip
+    return numbers(*made, own=True)
+
+
+def colours(figure):
+    """The colour of each algorithm in the legend of a figure."""
+    found = {}
+    for text, line in zip(
+        figure.legends[0].get_texts(), figure.legends[0].get_lines(), strict=True
+    ):
+        found.setdefault(text.get_text().split(" (")[0], set()).add(line.get_color())
+    return found
+
+
+def test_an_algorithm_has_one_colour_in_the_whole_report():
+    found = own_sweep()
+    figures = [tradeoff.draw(found), over_time.draw(found),
+               parameters.draw(varied(found.rows, dials=True), found)]  # fmt: skip
+    every = [colours(figure) for figure in figures]
+    assert set(every[1]) == {"mine", "FedGLB-Auto", "other"}
+    assert set(every[2]) == {"mine", "other"}
+    for name, (colour,) in every[1].items():
+        assert every[0][name] == {colour}
+        assert every[2].get(name, {colour}) == {colour}
+    assert len({colour for (colour,) in every[1].values()}) == 3
+
+
+def test_a_setting_that_is_left_out_leaves_the_others_their_colours():
+    made = [config("first", 7, [70.0, 71.0])]
+    made += [config(name, 10 * i, [at + 10.0 * i, at + 10.0 * i + 1.0], exploration=float(i),
+                    label=f"{name} exploration={i}")
+             for name, at in (("second", 0.0), ("third", 70.0)) for i in range(1, 7)]  # fmt: skip
+    found = numbers(*made, own=True)
+    shown, every = colours(over_time.draw(found)), colours(tradeoff.draw(found))
+    assert set(shown) == {"second", "third"}  # 12 of 13
+    assert all(every[name] == shown[name] for name in shown)
+
+
+def test_dots_are_labelled_by_what_varies():
+    found = own_sweep()
+    assert [row.title for row in found.rows] == [
+        "mine (exploration=0.01)", "mine (exploration=0.1)", "mine (exploration=1)",
+        "FedGLB-Auto", "other (fixed=0.2)", "other (fixed=0.3)",
+    ]  # fmt: skip
+    (axes,) = tradeoff.draw(found).axes
+    beside = {text.get_text(): text.xy for text in axes.texts}
+    assert beside == {
+        setting(row.value): (row.transfers, row.regret) for row in found.rows if row.dial
+    }
+    assert set(beside) == {"0.01", "0.1", "1", "0.2", "0.3"}
+    assert "with its exploration or fixed beside it" in tradeoff.caption(found)
+    both = [config("mine", 10 * i, [50.0, 60.0], threshold=float(i), exploration=e,
+                   label=f"mine D={i} exploration={e}")
+            for i in (1, 2) for e in (0.1, 1.0)]  # fmt: skip
+    titles = [row.title for row in numbers(*both, own=True).rows]
+    assert titles[:2] == ["mine exploration=0.1 (D=1)", "mine exploration=1 (D=1)"]
+
+
+def test_regret_is_drawn_against_what_varies():
+    found = own_sweep()
+    figure = parameters.draw(varied(found.rows, dials=True), found)
+    exploration, fixed = figure.axes
+    assert exploration.get_xlabel() == "exploration, log scale"
+    assert fixed.get_xlabel() == "fixed"  # less than a decade
+    ((line, _, (bars,)),) = (container.lines for container in exploration.containers)
+    assert list(line.get_xdata()) == [-2.0, -1.0, 0.0]
+    assert [text.get_text() for text in exploration.get_xticklabels()] == ["0.01", "0.1", "1"]
+    rows = found.rows[:3]
+    assert list(line.get_ydata()) == pytest.approx([row.regret for row in rows])
+    tops = [segment[1][1] for segment in bars.get_segments()]
+    assert tops == pytest.approx([row.regret + row.error for row in rows])
+    ((line, *_),) = (container.lines for container in fixed.containers)
+    assert list(line.get_xdata()) == [0.2, 0.3]
+
+
 MEDIA = [Medium(narrow, dark) for narrow in (False, True) for dark in (False, True)]
 
 
@@ -100,7 +195,7 @@ def test_every_text_is_inside_the_figure(medium):
     title = "A title that says all there is to say about what was done, to whom, when and why"
     found = numbers(*good(), *long, baselines=BASELINES, title=title, own=True)
     figures = [tradeoff.draw(found, medium), over_time.draw(found, medium),
-               parameters.draw(varied(found.rows, dials=True), medium)]  # fmt: skip
+               parameters.draw(varied(found.rows, dials=True), found, medium)]  # fmt: skip
     for figure in figures:
         canvas = FigureCanvasAgg(figure)
         canvas.draw()  # a legend has its place only then

@@ -24,10 +24,13 @@ CLAIMS: tuple[Callable[[StudyNumbers], Claim], ...] = (
 
 
 def check(study: StudyNumbers) -> tuple[Claim, ...]:
-    """Check all claims that the study can test; with fewer than 5 seeds none has a verdict."""
+    """Check all claims that the study can test.
+
+    None has a verdict with fewer than 5 seeds, or where all seeds of a setting are the same run.
+    """
     made = [claim(study) for claim in CLAIMS]
     tested = [claim for claim in made if claim.verdict != UNTESTED]
-    if study.few_seeds:
+    if study.few_seeds or study.repeats:
         tested = [replace(claim, verdict=TOO_FEW, decided="") for claim in tested]
     return tuple(tested)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,18 +54,30 @@ class ChartLine:
 
 @dataclass(frozen=True)
 class Chart:
-    """The lines of one pair of axes; marks are vertical lines: where, a text, the line's name."""
+    """The lines of one pair of axes; marks are vertical lines: where, a text, the line's name.
+
+    With `log`, values that span a decade or more are drawn by their logarithms.
+    """
 
     title: str
     axis: str
     lines: tuple[ChartLine, ...]
     marks: tuple[tuple[float, str, str], ...] = ()
+    log: bool = False
 
     @property
     def places(self) -> dict[float, float]:
         """Where each value of the axis is drawn."""
         values = sorted({x for line in self.lines for x in line.x})
+        if self.in_decades:
+            return {value: math.log10(value) for value in values}
         return dict(zip(values, positions(values), strict=True)) if values else {}
+
+    @property
+    def in_decades(self) -> bool:
+        """Whether the axis is logarithmic."""
+        values = [x for line in self.lines for x in line.x]
+        return self.log and bool(values) and min(values) > 0 and max(values) >= 10 * min(values)
 
 
 def draw(
@@ -185,7 +198,8 @@ def _chart(axes: Axes, chart: Chart, looks: dict[str, Look], medium: Medium) -> 
     axes.xaxis.set_major_locator(FixedLocator([place for _, place in ticks]))
     axes.set_xticklabels([setting(value) for value, _ in ticks])
     even = any(value != place for value, place in places.items()) and not medium.narrow
-    axes.set_xlabel(chart.axis + ("; evenly spaced" if even else ""), parse_math=False)
+    scale = ", log scale" if chart.in_decades else "; evenly spaced" if even else ""
+    axes.set_xlabel(chart.axis + scale, parse_math=False)
     log = ", log scale" if axes.get_yscale() == "log" else ""
     axes.set_ylabel(f"regret, mean over seeds{log}", fontsize=8.5)
     if chart.title:

@@ -18,7 +18,6 @@ from fedglb.studies.report.figures.style import (
     framed,
     handle,
     looks,
-    setting_look,
     styled,
 )
 from fedglb.studies.report.numerals import amount, brief
@@ -144,7 +143,7 @@ def _nearest(rows: tuple[Row, ...], target: float | None, measure: str) -> Row:
 def _looks(numbers: StudyNumbers, shown: list[Row]) -> dict[str, Look]:
     """Return the look of each setting; a curve's second setting has another line and marker."""
     if numbers.study.own:
-        return {row.label: setting_look(i) for i, row in enumerate(shown)}
+        return looks([(row.label, row.algorithm) for row in shown], numbers.algorithms)
     curve = looks([(r.curve, r.algorithm) for r in numbers.rows])
     made = {}
     again = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedglb.studies.report.figures.along import Chart, ChartLine, draw_charts
-from fedglb.studies.report.figures.style import WIDE, Medium, setting_look
+from fedglb.studies.report.figures.style import WIDE, Medium, looks
 from fedglb.studies.report.summary import DIALS, Row, StudyNumbers
 
 if TYPE_CHECKING:
@@ -59,31 +59,34 @@ def varied(rows: Sequence[Row], *, dials: bool) -> tuple[Varied, ...]:
 
 def _name(row: Row, key: str) -> str:
     """Return a row's name without one parameter."""
-    rest = row.title if DIALS.get(key) != row.dial or not row.dial else row.curve
+    rest = row.curve if row.dial == DIALS.get(key, key) else row.title
     return " ".join(word for word in rest.split(" ") if not word.startswith(f"{key}="))
 
 
-def draw(found: tuple[Varied, ...], medium: Medium = WIDE) -> Figure:
+def draw(found: tuple[Varied, ...], numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
     """Draw one chart per parameter; of many curves only those with the least regret."""
     least: dict[str, float] = {}
+    algorithm: dict[str, str] = {}
     for name, points in (item for each in found for item in each.curves.items()):
         best = min(row.regret for _, row in points)
         least[name] = min(best, least.get(name, best))
+        algorithm[name] = points[0][1].algorithm
     kept = set(sorted(least, key=lambda name: least[name])[:_MOST])
-    looks = {name: setting_look(i) for i, name in enumerate(n for n in least if n in kept)}
+    named = [(name, algorithm[name]) for name in least if name in kept]
+    drawn = looks(named, numbers.algorithms)
     charts = []
     for each in found:
         lines = tuple(
             ChartLine(
-                name, looks[name], [value for value, _ in points],
+                name, drawn[name], [value for value, _ in points],
                 np.array([row.regret for _, row in points]),
                 np.array([row.error or 0.0 for _, row in points]),
             )
             for name, points in each.curves.items()
-            if name in looks
+            if name in drawn
         )  # fmt: skip
         if lines:
-            charts.append(Chart("", each.symbol, lines))
+            charts.append(Chart("", each.symbol, lines, log=True))
     return draw_charts(charts, "", medium)
 
 

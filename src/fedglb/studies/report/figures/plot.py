@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
-import polars as pl
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.simulation import Run
 from fedglb.studies.report.figures.style import LOOKS, Look, saved, setting_look, styled
 from fedglb.studies.report.numerals import brief
 from fedglb.studies.results.store import SweepResult
-from fedglb.studies.results.tables import recorded_steps
+from fedglb.studies.results.tables import distinct, recorded_steps
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -34,12 +33,13 @@ _ALLOWED = "runs, e.g. fg.simulate(...), a list of them, {'a': [run, run]} or a 
 
 @dataclass(frozen=True)
 class _Curve:
-    """The runs of one setting: the steps, shape (n,), and a row of values per run."""
+    """The runs of one setting: the steps, shape (n,), and a row of values per run that differs."""
 
     name: str
     algorithm: str
     t: FloatArray
     values: FloatArray
+    seeds: int  # more than rows of values, where all seeds are the same run
 
 
 def plot(
@@ -49,6 +49,9 @@ def plot(
     title: str | None = None,
 ) -> Figure:
     """Draw runs over time: one curve per setting, the mean over its seeds ± 1 standard error.
+
+    Where all seeds are the same run (`fg.Recorded`, and an algorithm that draws nothing), it is
+    drawn once, without an error, and the figure says so.
 
     Parameters
     ----------
@@ -147,19 +150,29 @@ def _curve(name: str, runs: Sequence[Run], column: str) -> _Curve:
         allowed = "runs of the same length in one curve"
         raise InvalidInput(f"steps of the runs of {name!r}", horizons, allowed)
     t = recorded_steps(horizons[0])
-    values = np.array([run.trace[column].to_numpy()[t - 1] for run in runs], dtype=np.float64)
+    kept = [run for i, run in enumerate(runs) if not any(_same(run, b) for b in runs[:i])]
+    values = np.array([run.trace[column].to_numpy()[t - 1] for run in kept], dtype=np.float64)
     algorithms = {str(run.parameters["algorithm"]) for run in runs}
-    return _Curve(name, algorithms.pop() if len(algorithms) == 1 else "", t.astype(float), values)
+    algorithm = algorithms.pop() if len(algorithms) == 1 else ""
+    return _Curve(name, algorithm, t.astype(float), values, len(runs))
+
+
+def _same(run: Run, other: Run) -> bool:
+    """Return whether two runs that draw nothing are the same, whatever their seeds.
+
+    The traces tell several recordings apart, which the parameters do not.
+    """
+    return not run.parameters["randomised"] and run.trace.equals(other.trace)
 
 
 def _of_sweep(result: SweepResult, column: str) -> list[_Curve]:
     curves = []
-    for (label,), runs in result.runs.group_by(["label"], maintain_order=True):
-        traces = result.traces.filter(pl.col("label") == label).sort("seed", "t")
-        seeds = traces["seed"].n_unique()
+    for (label,), every in result.runs.group_by(["label"], maintain_order=True):
+        runs = distinct(every)
+        traces = result.traces.join(runs, on=["label", "seed"], how="semi").sort("seed", "t")
         t = traces["t"].unique().sort().to_numpy().astype(float)
-        values = traces[column].to_numpy().astype(float).reshape(seeds, len(t))
-        curves.append(_Curve(str(label), str(runs["algorithm"][0]), t, values))
+        values = traces[column].to_numpy().astype(float).reshape(runs.height, len(t))
+        curves.append(_Curve(str(label), str(runs["algorithm"][0]), t, values, every.height))
     if not curves:
         raise InvalidInput("runs", result, "a sweep with at least one finished run")
     return curves
@@ -243,6 +256,11 @@ def _line(axes: Axes, curve: _Curve, own: Look, first: float) -> None:
 def _subtitle(curves: Sequence[_Curve]) -> str:
     """Return the meaning of lines and bands."""
     counts = sorted({len(curve.values) for curve in curves})
+    others = [curve for curve in curves if len(curve.values) == curve.seeds]
+    if not others:
+        return "every seed gives the same run: no standard error"
+    if len(others) < len(curves):
+        return f"{_subtitle(others)}; no band: every seed gives the same run"
     if counts == [1]:
         return "one run each" if len(curves) > 1 else "one run"
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

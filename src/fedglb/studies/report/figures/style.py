@@ -135,14 +135,17 @@ COLOURS = (
 _INSIDES = ("white", "#c4c4c4", "", "#F0E442")
 
 
-def looks(named: list[tuple[str, str]]) -> dict[str, Look]:
+def looks(named: Sequence[tuple[str, str]], every: Sequence[str] = ()) -> dict[str, Look]:
     """Return the look of each curve, given (name of the curve, algorithm) in order.
 
     Further curves of an algorithm have its colour, and other markers and lines. Algorithms that
-    are not in `LOOKS` take colours that none of the others has.
+    are not in `LOOKS` take colours that none of the others has. `every` has all algorithms of a
+    report, so that an algorithm has one colour in all its figures.
     """
-    used = {LOOKS[algorithm].colour for _, algorithm in named if algorithm in LOOKS}
+    algorithms = dict.fromkeys([*every, *(algorithm for _, algorithm in named)])
+    used = {LOOKS[algorithm].colour for algorithm in algorithms if algorithm in LOOKS}
     free = [colour for colour in COLOURS if colour not in used] or list(COLOURS)
+    others = [algorithm for algorithm in algorithms if algorithm not in LOOKS]
     first: dict[str, Look] = {}
     made: dict[str, Look] = {}
     for name, algorithm in named:
@@ -158,7 +161,7 @@ def looks(named: list[tuple[str, str]]) -> dict[str, Look]:
         if algorithm in LOOKS:
             first[algorithm] = LOOKS[algorithm]
         else:
-            i = len(first.keys() - LOOKS.keys())
+            i = others.index(algorithm)
             own = setting_look(i + 4)  # the first is solid
             first[algorithm] = replace(own, colour=free[i % len(free)])
         made[name] = first[algorithm]

@@ -71,8 +71,7 @@ def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
     extent = ranges(numbers)
     levels = _levels(numbers)
     shown = [level for level in levels if extent.shows(level.regret)]
-    named = [(curve.name, curve.algorithm) for curve in numbers.curves]
-    drawn = {name: own.on(medium) for name, own in looks(named).items()}
+    drawn = {name: own.on(medium) for name, own in _looks(numbers).items()}
     front = Look(medium.front, "", "-")
     with styled(medium):
         handles = []
@@ -106,9 +105,11 @@ def caption(numbers: StudyNumbers) -> str:
     bars = ""
     if not numbers.few_seeds:
         bars = "bars, and bands around lines, are ± 1 standard error; "
+    dials = dict.fromkeys(row.dial for row in _trading(numbers) if row.dial)
+    beside = f", with its {' or '.join(dials)} beside it" if dials else ""
     return (
         f"Each dot is one setting: its mean regret over {seeds} seed{'s' if seeds > 1 else ''} "
-        f"against its mean communication in {numbers.measure}, with its D or B above it; {bars}"
+        f"against its mean communication in {numbers.measure}{beside}; {bars}"
         "the thin grey stairs are the Pareto front, the least regret that any algorithm has for as "
         "little communication. Horizontal lines have no trade-off to set; those outside the range "
         "are written above the figure."
@@ -211,15 +212,19 @@ def _dots(axes: Axes, numbers: StudyNumbers, extent: Range, drawn: dict[str, Loo
 
 
 def _settings(axes: Axes, numbers: StudyNumbers, extent: Range, medium: Medium) -> None:
-    """Write D or B above each dot."""
-    colours = looks([(c.name, c.algorithm) for c in numbers.curves])
+    """Write D, B or what else varies beside each dot, clear of its error bar."""
+    colours = _looks(numbers)
     for row in _trading(numbers):
         if row.value is not None:
             axes.annotate(
-                setting(row.value), (extent.x(row.cost(numbers.measure)), row.regret), (0, 4),
-                textcoords="offset points", fontsize=7.0, ha="center", va="bottom", zorder=2.6,
+                setting(row.value), (extent.x(row.cost(numbers.measure)), row.regret), (3, 2),
+                textcoords="offset points", fontsize=7.0, ha="left", va="bottom", zorder=2.6,
                 color=medium.small(colours[row.curve].colour), annotation_clip=False,
             )  # fmt: skip
+
+
+def _looks(numbers: StudyNumbers) -> dict[str, Look]:
+    return looks([(c.name, c.algorithm) for c in numbers.curves], numbers.algorithms)
 
 
 def _levels(numbers: StudyNumbers) -> list[Level]:
@@ -229,7 +234,7 @@ def _levels(numbers: StudyNumbers) -> list[Level]:
         if row.algorithm in REFERENCES:
             cost = row.cost(numbers.measure)
             spent = f"{brief(cost)} {numbers.measure}" if cost else "no communication"
-            made.append(Level(row.curve, f"{amount(row.regret)}; {spent}", row.algorithm,
+            made.append(Level(row.title, f"{amount(row.regret)}; {spent}", row.algorithm,
                               row.regret, row.error, LOOKS[row.algorithm]))  # fmt: skip
     grouped = numbers.study.baselines.group_by("name", maintain_order=True).agg(
         pl.col("regret").mean()
@@ -252,7 +257,7 @@ def _level(axes: Axes, level: Level, extent: Range, medium: Medium) -> None:
 def _notes(numbers: StudyNumbers, levels: list[Level], extent: Range) -> list[str]:
     """Return the algorithms without communication, and what is out of range."""
     alone = [r for r in numbers.rows if r.algorithm in _ALONE]
-    texts = [f"{r.curve} {plus_minus(r.regret, r.error)}" for r in alone]
+    texts = [f"{r.title} {plus_minus(r.regret, r.error)}" for r in alone]
     lines = [f"Regret without communication: {', '.join(texts)}"] if texts else []
     out = [v for v in levels if not extent.shows(v.regret) and v.algorithm not in _ALONE]
     if out:
