@@ -74,7 +74,7 @@ class Choosing:
         None for a rule of the package, which has a kernel only.
         """
         rule = self.algorithm.choice.ranked_by
-        if not rule.in_python:
+        if not rule.has_score:
             return None
         return scores_of(rule, columns, state.vectors, state.matrices, self._dispersion, t)
 
@@ -114,7 +114,7 @@ class Learner:
         self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
         self.adopted = 0  # the update of the shared model; 0: no model yet
         self.last_t = 0  # the newest step of an own sample
-        self._checked = not algorithm.choice.ranked_by.in_python  # the rule, on its first call
+        self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
 
     @property
     def setting(self) -> Setting:

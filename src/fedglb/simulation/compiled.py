@@ -118,7 +118,7 @@ class CompiledEngine(Engine):
         self._adopted = np.zeros(L, dtype=np.int64)  # the update of that model
         self._t_last = np.zeros(L, dtype=np.int64)  # the step of that update
         self._counted = 0  # steps whose communication is in the trace
-        self._checked = not algorithm.choice.ranked_by.in_python  # the rule, on its first call
+        self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
         self._addresses = (
             _address(algorithm.local_update, "step", STEP),
             _address(algorithm.confidence, "formula", RADIUS),

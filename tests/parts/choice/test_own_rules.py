@@ -367,7 +367,7 @@ def test_scores_of_the_package_that_are_not_finite_are_refused_too(rule):
 def test_the_packages_rules_have_kernels():
     for rule in (fg.Ucb(), fg.Greedy(), fg.Sigma(), fg.Bayes(), fg.Thompson()):
         assert isinstance(rule, KernelChoice)
-        assert not rule.in_python
+        assert not rule.has_score
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(Deviations(1.0))

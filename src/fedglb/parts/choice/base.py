@@ -26,15 +26,17 @@ class Choice(ABC):
     --------
     The largest prediction plus `scale`·√log(1 + t) of its standard deviations:
 
+    >>> import math
     >>> from dataclasses import dataclass
-    >>> import numpy as np
     >>> import fedglb as fg
+    >>> from fedglb.parts.choice import Model
+    >>> from fedglb.typing import FloatArray
     >>> @dataclass(frozen=True)
     ... class Growing(fg.Choice):
     ...     scale: float
     ...
-    ...     def score(self, arms, model, t):
-    ...         return model.mean + self.scale * np.sqrt(np.log(1 + t)) * model.sd
+    ...     def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
+    ...         return model.mean + self.scale * math.sqrt(math.log(1 + t)) * model.sd
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)
     >>> run = fg.simulate(fg.fedglb_auto(choice=Growing(0.5)), env, horizon=5)
     >>> run.choices.shape, run.caveats
@@ -60,7 +62,7 @@ class Choice(ABC):
         return self
 
     @property
-    def in_python(self) -> bool:
+    def has_score(self) -> bool:
         """Whether `score` ranks the arms, and not a kernel of the package."""
         return True
 
@@ -118,7 +120,7 @@ class KernelChoice(Choice):
     formula: ClassVar[Callable[..., int] | None] = None
 
     @property
-    def in_python(self) -> bool:
+    def has_score(self) -> bool:
         """Whether a subclass has its own `score`."""
         return type(self).score is not KernelChoice.score
 
@@ -126,7 +128,7 @@ class KernelChoice(Choice):
     def needs_sets(self) -> bool:
         """Whether the choice depends on confidence sets, and not on the model alone."""
         ranked = self.ranked_by
-        by_bound = not ranked.in_python and cast("KernelChoice", ranked).formula is None
+        by_bound = not ranked.has_score and cast("KernelChoice", ranked).formula is None
         return by_bound or self.slack < math.inf
 
     def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
@@ -151,6 +153,10 @@ class KernelChoice(Choice):
             In the order in which `formula` reads them. None by default.
         """
         return ()
+
+    @abstractmethod
+    def caveats(self) -> tuple[str, ...]:
+        """Return the limits of the proofs with this rule, one sentence each."""
 
 
 def choice_params(
@@ -182,7 +188,7 @@ def choice_params(
 
 def _index(rule: Choice, setting: Setting, dispersion: float) -> tuple[int, tuple[float, ...]]:
     """Return the address of the kernel of scores, 0 for the upper bounds, and its constants."""
-    if rule.in_python:
+    if rule.has_score:
         return index_of(rule, dispersion)
     built_in = cast("KernelChoice", rule)
     formula, constants = built_in.formula, built_in.constants(setting, dispersion)
