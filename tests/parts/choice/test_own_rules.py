@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,12 +61,14 @@ def test_a_rule_like_one_of_the_package_plays_the_same_arms(rule, arms):
         assert found.trace.equals(expected.trace)
 
 
-def test_the_upper_confidence_bound_as_an_own_rule():
+@pytest.mark.parametrize("rule", [Deviations, ByHand])
+def test_the_upper_confidence_bound_as_an_own_rule(rule):
     env = fg.Synthetic(fg.Problem(dim=4), clients=3, arms=6)
     algorithm = fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(0.4))
     setting = algorithm.setting(env.problem, 3, 40)
     width = 0.4 / math.sqrt(algorithm.local_update.dispersion(setting))
-    own_rule = fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(0.4), choice=Deviations(width))
+    assert width != 0.4
+    own_rule = fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(0.4), choice=rule(width))
     expected = fg.simulate(algorithm, env, 40, seed=1)
     assert expected.syncs > 1
     for engine in ENGINES:
@@ -277,6 +278,8 @@ SHAPE = "for arms of shape (K, d) = (6, 4)"
         (Mine(math.inf), "t=1)[2] = inf: expected finite numbers"),
         (Mine(-math.inf), "t=1)[2] = -inf: expected finite numbers"),
         (Mine(math.nan, 5), "t=5)[2] = nan: expected finite numbers"),
+        (fg.EpsilonGreedy(1.0, Mine(math.nan, 5)), "t=5)[2] = nan: expected finite numbers"),
+        (fg.Certified(Mine(math.nan, 5), 1.0), "t=5)[2] = nan: expected finite numbers"),
     ],
 )
 def test_wrong_scores_are_refused_alike_by_both_engines(rule, said):
@@ -286,15 +289,21 @@ def test_wrong_scores_are_refused_alike_by_both_engines(rule, said):
         assert str(caught.value).startswith("Mine.score(arms, model, t=")
 
 
-def test_the_first_call_is_that_of_the_first_client_that_acts():
+def nan_once_learned(self, arms, model, t):
+    return model.mean if np.all(model.theta == 0.0) else np.full(len(arms), np.nan)
+
+
+def test_the_call_that_is_refused_is_that_of_the_client_that_acts():
     active = np.zeros((9, 2), dtype=bool)
     active[4:, 1] = True
     arms = np.random.default_rng(1).standard_normal((9, 2, 3, 2)) / 4
-    env = fg.Recorded(fg.Problem(2), arms, np.full((9, 2, 3), 0.5), np.zeros((9, 2)), active=active)
+    means, uniforms = np.full((9, 2, 3), 0.5), np.zeros((9, 2))
+    env = fg.Recorded(fg.Problem(2), arms, means, uniforms, active=active)
     for engine in ENGINES:
-        with pytest.raises(fg.InvalidInput, match=r"t=5\) = None"):
-            run(made(none), engine, env, 9)
-        assert run(Deviations(1.0), engine, env, 9).trace["reward"][-1] >= 0.0
+        for score, said in ((none, r"t=5\) = None"), (nan_once_learned, r"t=7\)\[0\] = nan")):
+            algorithm = fg.n_ons_glm(choice=made(score))
+            with pytest.raises(fg.InvalidInput, match=said):
+                fg.simulate(algorithm, env, 9, engine=engine)
 
 
 def raises(self, arms, model, t):
@@ -352,7 +361,9 @@ def test_a_score_that_depends_on_anything_else_is_refused(monkeypatch):
         run(rule)
 
 
-@pytest.mark.parametrize("rule", [fg.Ucb(), fg.Greedy(), fg.Thompson(draws=3)], ids=str)
+@pytest.mark.parametrize(
+    "rule", [fg.Ucb(), fg.Greedy(), fg.Thompson(draws=3), fg.EpsilonGreedy(1.0)], ids=str
+)
 def test_scores_of_the_package_that_are_not_finite_are_refused_too(rule):
     at = place(0, 3, 5)
     at.vectors[:] = np.nan
@@ -368,6 +379,3 @@ def test_the_packages_rules_have_kernels():
     for rule in (fg.Ucb(), fg.Greedy(), fg.Sigma(), fg.Bayes(), fg.Thompson()):
         assert isinstance(rule, KernelChoice)
         assert not rule.has_score
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run(Deviations(1.0))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-4
 #: Larger whole numbers are not exact in the constants of a kernel.
 _EXACT = 2**53
-#: Rules that run as plain Python, by their ids.
+#: Rules that run as plain Python, by their ids, which their kernel gets as a constant.
 _rules: dict[int, Choice] = {}
-_said: set[object] = set()
+_said: set[object] = set()  # scores of which a warning has said that they are plain Python
 
 
 class NotCompiled(UserWarning):
@@ -65,34 +65,41 @@ def offered(
 
 def index_of(rule: Choice, dispersion: float) -> tuple[int, tuple[float, ...]]:
     """Return the address of the kernel around a rule's `score`, and its constants."""
-    score = type(rule).score
-    numbers = _numbers(rule, score)
-    found = _compiled(score, tuple((name, kind) for name, kind, _ in numbers))
+    found, values = _kernel(rule)
     if not isinstance(found, str):
-        return found[0], (dispersion, *(value for *_, value in numbers))
+        return found[0], (dispersion, *values)
     _rules[id(rule)] = rule
     return _interpreted()[0], (dispersion, float(id(rule)))
 
 
-def _numbers(rule: Choice, score: Callable[..., Any]) -> list[tuple[str, str, float]]:
-    """Return name, type and value of the rule's numbers that its score may read."""
-    found = []
+def _kernel(rule: Choice) -> tuple[tuple[int, Any] | str, list[float]]:
+    """Return what `_compiled` returns for a rule, and the values of its numbers.
+
+    These are the numbers of the rule that bear a name in its score.
+    """
+    score, numbers, values = type(rule).score, [], []
     for name in getattr(getattr(score, "__code__", None), "co_names", ()):
         value: Any = None if name.startswith("_") else getattr(rule, name, None)
         if isinstance(value, bool | np.bool_):
-            found.append((name, "bool", float(value)))
+            numbers.append((name, "bool"))
         elif isinstance(value, int | np.integer) and abs(int(value)) <= _EXACT:
-            found.append((name, "int", float(value)))
+            numbers.append((name, "int"))
         elif isinstance(value, float | np.floating):
-            found.append((name, "float", float(value)))
-    return found
+            numbers.append((name, "float"))
+        else:
+            continue
+        values.append(float(value))
+    return _compiled(score, tuple(numbers)), values
 
 
 @functools.cache
 def _compiled(
     score: Callable[..., Any], numbers: tuple[tuple[str, str], ...]
 ) -> tuple[int, Any] | str:
-    """Return a kernel's address, and what keeps it alive; or why numba cannot compile it."""
+    """Return a kernel's address, and what keeps it alive; or why numba cannot compile it.
+
+    Empty: kernels are not compiled at all.
+    """
     from fedglb.kernels import linking, own_scores
 
     if linking.interpreted():
@@ -174,8 +181,7 @@ def check_first(rule: Choice, scores: FloatArray, expected: FloatArray) -> None:
             "rule's fields alone (no random numbers, no global variable that changes)"
         )
         raise InvalidInput(f"{type(rule).__name__}.score(…)[{k}]", float(scores[k]), allowed)
-    score = type(rule).score
-    why = _compiled(score, tuple((name, kind) for name, kind, _ in _numbers(rule, score)))
+    (why, _), score = _kernel(rule), type(rule).score
     if why and isinstance(why, str) and score not in _said:
         _said.add(score)
         warnings.warn(
