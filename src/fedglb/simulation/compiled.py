@@ -184,7 +184,7 @@ class CompiledEngine(Engine):
     def _decide(self, block: BlockArrays, step: int, client: int) -> None:
         """Let a client choose as in the other engine, which changes nothing."""
         learner = self.client(0 if self.algorithm.centralised else client)
-        learner.decide(block.arms[step, client], block.first + step, stream=client)
+        learner.decide(block.arms[step, client], block.first + step)
 
     def _due(self, t: int) -> bool:
         return self.algorithm.trigger.due(self.setting, t)

@@ -64,16 +64,18 @@ def test_a_rule_like_one_of_the_package_plays_the_same_arms(rule, arms):
 @pytest.mark.parametrize("rule", [Deviations, ByHand])
 def test_the_upper_confidence_bound_as_an_own_rule(rule):
     env = fg.Synthetic(fg.Problem(dim=4), clients=3, arms=6)
-    algorithm = fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(0.4))
-    setting = algorithm.setting(env.problem, 3, 40)
-    width = 0.4 / math.sqrt(algorithm.local_update.dispersion(setting))
-    assert width != 0.4
-    own_rule = fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(0.4), choice=rule(width))
-    expected = fg.simulate(algorithm, env, 40, seed=1)
-    assert expected.syncs > 1
+
+    def choices(alpha, choice=None, engine="compiled"):
+        algorithm = fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(alpha), choice=choice)
+        return fg.simulate(algorithm, env, 40, seed=1, engine=engine).choices
+
+    algorithm = fg.fedglb_ucb(0.5, fg.Newton())
+    dispersion = algorithm.local_update.dispersion(algorithm.setting(env.problem, 3, 40))
+    width, expected = 3.0 / math.sqrt(dispersion), choices(3.0)
+    for other in (width, 3.0 * math.sqrt(dispersion)):
+        assert (choices(other) != expected).any()
     for engine in ENGINES:
-        found = fg.simulate(own_rule, env, 40, seed=1, engine=engine)
-        assert_array_equal(found.choices, expected.choices)
+        assert_array_equal(choices(3.0, rule(width), engine), expected)
 
 
 @pytest.mark.parametrize(
