@@ -32,6 +32,10 @@ given = {"threshold": 1.0, "updates": 4}
 algorithms = [
     build(name, {k: given[k] for k in parameters(name) if k in given}) for name in fg.ALGORITHMS
 ]
+class Mine(fg.Choice):
+    def score(self, arms, model, t):
+        return model.mean + model.sd
+algorithms.append(fg.fedglb_auto(choice=Mine()))
 algorithms.append(fg.fedglb_private(4, privacy=fg.GaussianMechanism(1.0, 1e-6, reward_limit=9.0)))
 for algorithm in algorithms:
     for problem in (fg.Problem(dim=5), fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)):

@@ -7,10 +7,9 @@
 #
 # ## The rule
 #
-# A rule is a frozen dataclass with a kernel that writes a score for each arm. The kernel finds the
-# client's model in `vectors[CENTRE]` and, up to the `dispersion`, its covariance in
-# `matrices[INVERSE]`. Ours adds to each prediction `scale`·√log(1 + t) times its
-# standard deviation.
+# A rule is a frozen dataclass with a `score`. It gets the arms, the client's model and the step t.
+# The model has the `mean` of each arm's prediction and its standard deviation `sd`; ours adds
+# `scale`·√log(1 + t) standard deviations. numba compiles it.
 
 # %%
 import math
@@ -20,17 +19,6 @@ from dataclasses import dataclass
 import polars as pl
 
 import fedglb as fg
-from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS
-from fedglb.kernels.scoring import upper_bounds
-
-
-@kernel
-def growing_index(arms, vectors, matrices, work, factor, constants, t, key, number, client, draw):
-    """Write the score of each arm."""
-    alpha = constants[0] * math.sqrt(math.log(1.0 + t))
-    upper_bounds(arms, vectors[CENTRE], matrices[INVERSE], alpha, work[SCORES], work[WIDTHS])
-    return 0
 
 
 @dataclass(frozen=True)
@@ -38,15 +26,10 @@ class Growing(fg.Choice):
     """Play the largest prediction plus `scale`·√log(1 + t) standard deviations."""
 
     scale: float
-    formula = staticmethod(growing_index)
 
-    def constants(self, setting, dispersion):
-        """Return what the kernel gets as `constants`."""
-        return (self.scale * math.sqrt(dispersion),)
-
-    def caveats(self):
-        """Return what is not proven; results show it."""
-        return ("Growing: nothing is proven",)
+    def score(self, arms, model, t):
+        """Return the score of each arm."""
+        return model.mean + self.scale * math.sqrt(math.log(1 + t)) * model.sd
 
 
 # %% [markdown]

@@ -32,6 +32,7 @@ from fedglb.parts.choice import (
     Choice,
     EpsilonGreedy,
     Greedy,
+    Model,
     Sigma,
     Thompson,
     Ucb,
@@ -42,12 +43,22 @@ from fedglb.problem import Problem
 from fedglb.simulation import simulate
 from fedglb.simulation.engine import Progress
 from fedglb.studies.run.fixed_models import fixed_models
+from fedglb.typing import FloatArray
 
 #: Arguments of presets without defaults.
 _GIVEN = {"threshold": 0.1, "updates": 3}
+
+
+class _Own(Choice):
+    """A user's rule: the kernel that reads the model for it."""
+
+    def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
+        return model.mean
+
+
 _CHOICES: tuple[Choice, ...] = (
     Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=2), EpsilonGreedy(0.5, Greedy()),
-    Certified(Bayes()),
+    Certified(Bayes()), _Own(),
 )  # fmt: skip
 _SETS: tuple[Confidence[Any], ...] = (Fixed(0.3), Iterate())
 _STEPS = 12

@@ -208,6 +208,14 @@ def test_before_workers_start_it_is_said_once_that_nothing_will_be_kept(monkeypa
     say_if_not_kept()  # a second one would be an error here
 
 
+def test_kernels_that_check_indices_are_kept_apart(monkeypatch):
+    folders = set()
+    for value in ("0", "1", ""):
+        monkeypatch.setenv("NUMBA_BOUNDSCHECK", value)
+        folders.add(module.cache.__wrapped__().folder)
+    assert len(folders) == 2
+
+
 # -- entries and their parts ----------------------------------------------------------------------
 
 

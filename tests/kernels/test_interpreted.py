@@ -1,4 +1,7 @@
-"""The same bits without compilation: random numbers, elementary functions, decisions, runs."""
+"""The same bits without compilation: random numbers, elementary functions, decisions, runs.
+
+And with checked indices: both are ways to find an error in a part.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,42 @@ for link in (fg.Logistic(), fg.Probit(), fg.Poisson(), fg.Identity()):
             run = fg.simulate(algorithm, env, 10, seed=1, engine=engine)
             print(run.choices.tolist(), run.syncs, run.scalars)
 """
+OWN = """
+import fedglb as fg
+from tests.parts.choice.test_own_rules import Deviations, made, one_number
+
+env = fg.Synthetic(fg.Problem(3), clients=2, arms=4)
+for engine in ("compiled", "reference"):
+    for rule in (Deviations(1.0), made(one_number)):
+        try:
+            print(fg.simulate(fg.fedglb_auto(choice=rule), env, 10, 1, engine).choices.tolist())
+        except fg.InvalidInput as error:
+            print(error)
+"""
+BEYOND = """
+from fedglb.kernels.compile import kernel
+
+class Beyond(fg.Fixed):
+    @staticmethod
+    @kernel
+    def formula(vectors, counters, terms, constants):
+        return vectors[0, vectors.shape[1]]
+
+for engine in ("compiled", "reference"):
+    try:
+        fg.simulate(fg.n_ons_glm(confidence=Beyond(1.0)), env, 10, 1, engine)
+    except IndexError:
+        print("noticed")
+"""
+
+
+def output(script, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -53,14 +92,19 @@ for link in (fg.Logistic(), fg.Probit(), fg.Poisson(), fg.Identity()):
      pytest.param(RUNS, 40, id="runs")],
 )  # fmt: skip
 def test_the_same_without_compilation(script, lines):
-    def output(**environment):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", script],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return done.stdout
-
-    compiled = output()
+    compiled = output(script)
     assert len(compiled.splitlines()) == lines
-    assert output(NUMBA_DISABLE_JIT="1") == compiled
+    assert output(script, NUMBA_DISABLE_JIT="1") == compiled
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["NUMBA_DISABLE_JIT", pytest.param("NUMBA_BOUNDSCHECK", marks=pytest.mark.slow)],
+)
+def test_an_error_in_a_part_is_found(variable):
+    """The same runs and errors as without the variable, and an index beyond an array raises."""
+    usual, found = output(OWN), output(OWN + BEYOND, **{variable: "1"})
+    assert found == usual + "noticed\nnoticed\n"
+    one, two, again, and_again = usual.splitlines()
+    assert (one, two) == (again, and_again)
+    assert "expected a float array of shape (K,) = (4,)" in two

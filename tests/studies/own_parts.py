@@ -8,36 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import fedglb as fg
-from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS
-from fedglb.kernels.scoring import upper_bounds
-from fedglb.parts.choice import Choice
+from fedglb.parts.choice import Choice, Model
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.local_update import LocalState, Ons
 from fedglb.parts.trigger import Never
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
-
-
-@kernel
-def cautious_index(
-    arms: FloatArray,
-    vectors: FloatArray,
-    matrices: FloatArray,
-    work: FloatArray,
-    factor: FloatArray,
-    constants: FloatArray,
-    t: int,
-    key: int,
-    number: int,
-    client: int,
-    draw: int,
-) -> int:
-    """A lower bound."""
-    upper_bounds(
-        arms, vectors[CENTRE], matrices[INVERSE], -constants[0], work[SCORES], work[WIDTHS]
-    )
-    return 0
 
 
 @dataclass(frozen=True)
@@ -46,13 +22,8 @@ class Cautious(Choice):
 
     width: float = 1.0
 
-    formula = staticmethod(cautious_index)
-
-    def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
-        return (self.width * dispersion**0.5,)
-
-    def caveats(self) -> tuple[str, ...]:
-        return ("Cautious(): nothing is proven",)
+    def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
+        return model.mean - self.width * model.sd
 
 
 def cautious(width: float = 1.0, exploration: float = 1.0, seed: int = 0) -> fg.Algorithm:

@@ -159,8 +159,8 @@ class Held(Coins):
 def local_class(factor):
     @dataclass(frozen=True)
     class Mine(Cautious):
-        def constants(self, setting, dispersion):
-            return (factor * self.width,)
+        def score(self, arms, model, t):
+            return model.mean - factor * self.width * model.sd
 
     return Mine(1.0)
 
@@ -210,8 +210,8 @@ FACTOR = 2.0
 
 @dataclass(frozen=True)
 class Mine(Cautious):
-    def constants(self, setting, dispersion):
-        return (FACTOR * self.width,)
+    def score(self, arms, model, t):
+        return model.mean - FACTOR * self.width * model.sd
 
 if __name__ == "__main__":
     algorithms = {"mine": replace(fg.fedglb_auto(), choice=Mine(0.1)), "auto": fg.fedglb_auto()}
@@ -395,8 +395,8 @@ class Melting(Cautious.__bases__[0]):
 
     width: float = 1.0
 
-    def caveats(self):
-        return ()
+    def score(self, arms, model, t):
+        return model.mean
 
 
 def one(name, **more):

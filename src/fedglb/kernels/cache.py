@@ -2,6 +2,8 @@
 
 * numba's disk cache does not notice an edit in a file that a kernel *imports*, so the name of our
   folder has a digest of all sources of kernels in it.
+* Code that checks indices (NUMBA_BOUNDSCHECK=1) is kept in another folder: to numba's cache it is
+  the same.
 * A process that finds no machine code for a kernel takes the kernel's lock, looks again, and
   compiles. Others wait and load the result. The system releases the lock of a process that dies.
 * A folder that can only be read, as in an image, is used. Where something cannot be kept, one
@@ -57,7 +59,8 @@ class Cache:
 def cache() -> Cache:
     """Return the folder of compiled kernels, one per user and digest of the kernels' sources."""
     root = os.environ.get("NUMBA_CACHE_DIR") or user_cache()
-    folder = os.path.join(root, "kernels-" + source_digest()[:16])
+    checked = "-checked" if os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0") else ""
+    folder = os.path.join(root, f"kernels-{source_digest()[:16]}{checked}")
     try:
         os.makedirs(folder, exist_ok=True)
         fresh = not os.listdir(folder)

@@ -115,17 +115,22 @@ def best_arm(
     work: FloatArray,
     factor: FloatArray,
 ) -> int:
-    """Return the arm of the largest score in a draw, among those that are admissible."""
+    """Return the arm of the largest score in a draw, among those that are admissible.
+
+    −1: a score is not finite.
+    """
     if params.index == 0 and params.slack == np.inf:
         return pick(work[UPPER])
     if params.index == 0:
         for k in range(arms.shape[1]):
             work[SCORES, k] = work[UPPER, k]
     else:
-        call_index(
+        status = call_index(
             params.index, arms, vectors, matrices, work, factor, borrow(params.index_constants),
             t, params.key, number, client, draw,
         )  # fmt: skip
+        if status != 0:
+            return -1
     if params.slack < np.inf and not leave_out(work, params.slack):
         return pick(work[UPPER])
     return pick(work[SCORES])
@@ -149,6 +154,8 @@ def decide(
 ) -> int:
     """Return the arm to play, and write the probability with which it is played.
 
+    Returns −1 if a score is not finite.
+
     `arms` is (d, K), `alpha` the radius with `exploration` in it, t counts from 1, `number` and
     `client` are the place in the stream of random numbers. `work` (5, K) and `factor` (d, d) are
     scratch: at the end `work` has the bounds, if the rule needs them, and the scores of the last
@@ -167,6 +174,8 @@ def decide(
     best, arm, wins, score = 0, 0, 0, 0.0
     for draw in range(PLAYED, max(params.draws, 0) + 1):
         won = best_arm(arms, vectors, matrices, params, t, number, client, draw, work, factor)
+        if won < 0:
+            return won
         if draw == PLAYED:
             best, arm = won, won
             if params.epsilon > 0.0:

@@ -53,6 +53,11 @@ def entry(function: Callable[..., Any], inlined: bool) -> Callable[..., Any]:
     return dispatcher  # type: ignore[no-any-return]
 
 
+def compiled_here(function: Callable[..., Any]) -> Any:
+    """Return an entry around a user's function, which is compiled in every process."""
+    return numba.njit(pipeline_class=EntryCompiler, **_OPTIONS)(function)
+
+
 def part(function: Callable[..., Any], inlined: bool) -> Any:
     """Return a function as numba compiles it into those that call it."""
     return numba.njit(

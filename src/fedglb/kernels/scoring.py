@@ -104,7 +104,7 @@ def predictions(arms: FloatArray, theta: FloatArray, scores: FloatArray) -> None
 
 @kernel
 def pick(scores: FloatArray) -> int:
-    """Return the lowest index whose score is within `TIE` of the largest.
+    """Return the lowest index whose score is within `TIE` of the largest; −1 if that is not finite.
 
     Before the first sample all unit arms have the same score up to rounding: without this rule
     two correct programs would play different arms.
@@ -116,7 +116,7 @@ def pick(scores: FloatArray) -> int:
     for k in range(scores.shape[0]):
         if scores[k] >= level:
             return k
-    return 0
+    return -1
 
 
 @kernel

@@ -15,7 +15,7 @@ from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
 from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
 from fedglb.model import SharedModel
-from fedglb.parts.choice import choice_params
+from fedglb.parts.choice import check_first, choice_params, scores_of
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.local_update import LocalState
 from fedglb.protocol.messages import ClientId, Message, SyncRequest
@@ -62,8 +62,21 @@ class Choosing:
         choice, bounds = algorithm.choice, 0
         if choice.needs_sets and type(algorithm.confidence).bounds is not ellipsoid_bounds:
             bounds = algorithm.confidence.bounds_address
-        dispersion = algorithm.local_update.dispersion(setting)
-        return choice_params(choice, bounds, self.constants, setting, dispersion, self.seed)
+        return choice_params(choice, bounds, self.constants, setting, self._dispersion, self.seed)
+
+    @property
+    def _dispersion(self) -> float:
+        return self.algorithm.local_update.dispersion(self.setting)
+
+    def scores_in_python(self, columns: FloatArray, state: LocalState, t: int) -> FloatArray | None:
+        """Return the scores of a user's rule, by Python; raise if they are invalid.
+
+        None for a rule of the package, which has a kernel only.
+        """
+        rule = self.algorithm.choice.ranked_by
+        if not rule.has_score:
+            return None
+        return scores_of(rule, columns, state.vectors, state.matrices, self._dispersion, t)
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,7 @@ class Learner:
         self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
         self.adopted = 0  # the update of the shared model; 0: no model yet
         self.last_t = 0  # the newest step of an own sample
+        self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
 
     @property
     def setting(self) -> Setting:
@@ -168,17 +182,30 @@ class Learner:
         -------
         Chosen
             The arm and its statistics.
+
+        Raises
+        ------
+        InvalidInput
+            If a score is not finite, or a user's rule returns no valid scores.
         """
         choosing, state, (d, K) = self.choosing, self.state, columns.shape
         work, propensity = np.empty((5, K)), np.empty(2)
         params, alpha = choosing.params, self.alpha
         place = (t, t if number is None else number, self.stream if stream is None else stream)
         ranked_by_bound = params.index == 0
+        expected = None if self._checked else choosing.scores_in_python(columns, state, t)
         arm = decide(
             columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
             alpha, *place, work, np.empty((d, d)), propensity,
         )  # fmt: skip
-        score = float(work[UPPER if ranked_by_bound else SCORES, arm])
+        scores, rule = work[UPPER if ranked_by_bound else SCORES], self.algorithm.choice
+        if arm < 0:
+            choosing.scores_in_python(columns, state, t)  # of a user's rule: raises with the reason
+            raise InvalidInput(f"scores of {rule}", scores.tolist(), "finite numbers")
+        if expected is not None:
+            check_first(rule.ranked_by, scores, expected)
+            self._checked = True
+        score = float(scores[arm])
         if ranked_by_bound and self.algorithm.confidence.bounds is ellipsoid_bounds:
             width = alpha * math.sqrt(max(work[WIDTHS, arm], 0.0))
         else:

@@ -41,6 +41,7 @@ from fedglb.simulation.engine import Engine
 from fedglb.simulation.play import (
     ASKS,
     BAD_RADIUS,
+    BAD_SCORES,
     BAD_STEP,
     BlockArrays,
     KernelParams,
@@ -117,6 +118,7 @@ class CompiledEngine(Engine):
         self._adopted = np.zeros(L, dtype=np.int64)  # the update of that model
         self._t_last = np.zeros(L, dtype=np.int64)  # the step of that update
         self._counted = 0  # steps whose communication is in the trace
+        self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
         self._addresses = (
             _address(algorithm.local_update, "step", STEP),
             _address(algorithm.confidence, "formula", RADIUS),
@@ -147,6 +149,7 @@ class CompiledEngine(Engine):
         """Play the steps of a block."""
         (steps, _, d, K), first = block.arms.shape, block.first
         scratch = Scratch(np.empty((5, K)), np.empty((d, d)), np.empty(2))
+        self._check_own_rule(block)
         step = client = stop = 0
         while step < steps:
             while stop < steps and (stop <= step or not self._due(first + stop - 1)):
@@ -162,11 +165,28 @@ class CompiledEngine(Engine):
                 client += 1
             elif why in (BAD_RADIUS, BAD_STEP):
                 raise self._failure(why, 0 if self.algorithm.centralised else client)
+            elif why == BAD_SCORES:
+                self._decide(block, step, client)  # raises with the reason
+                raise AssertionError("a score was not finite, and now it is")
             elif self._due(t - 1) and not self.coordinator.budget_spent:
                 self._count(t - 2)
                 self._update(t - 1, None)
         self._count(first + steps - 1)
         self.recorder.compared(first, block.means)
+
+    def _check_own_rule(self, block: BlockArrays) -> None:
+        """Let the first client that acts choose as in the other engine: that checks its rule."""
+        if self._checked:
+            return
+        acting = np.argwhere(block.active) if block.active.size else np.zeros((1, 2), dtype=int)
+        if len(acting):
+            self._decide(block, *acting[0].tolist())
+            self._checked = True
+
+    def _decide(self, block: BlockArrays, step: int, client: int) -> None:
+        """Let a client choose as in the other engine, which changes nothing."""
+        learner = self.client(0 if self.algorithm.centralised else client)
+        learner.decide(block.arms[step, client], block.first + step)
 
     def _due(self, t: int) -> bool:
         return self.algorithm.trigger.due(self.setting, t)

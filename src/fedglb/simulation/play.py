@@ -16,8 +16,8 @@ from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: Why `play` returned: all is played; a client requests a global update; a radius is not finite; a
-#: client's step failed.
-DONE, ASKS, BAD_RADIUS, BAD_STEP = range(4)
+#: client's step failed; a score is not finite.
+DONE, ASKS, BAD_RADIUS, BAD_STEP, BAD_SCORES = range(5)
 
 
 class BlockArrays(NamedTuple):
@@ -110,8 +110,8 @@ def play(
 
     Steps are counted from 0 within the block. `radius_terms` are the clients' terms from the last
     shared model for their sets, `t_last` (L,) its step, 0 before a learner's first. Returns step,
-    client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that requests a
-    global update has already learned from its own samples.
+    client, and why it ended there: DONE, ASKS, BAD_RADIUS, BAD_STEP or BAD_SCORES. A client that
+    requests a global update has already learned from its own samples.
     """
     N = block.arms.shape[1]
     places = pending.due.shape[1]
@@ -142,6 +142,8 @@ def play(
                     arms, vectors, matrices, counters, terms, params.choice,
                     radius * params.scale, t, t, i, work, factor, propensity,
                 )  # fmt: skip
+                if arm < 0:
+                    return s, i, BAD_SCORES
                 means = all_means[s, i]
                 mean, best = means[arm], means[0]
                 for j in range(1, means.shape[0]):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
 from fedglb.kernels.decide import ChoiceParams
 from fedglb.kernels.pointers import INDEX, address_of
+from fedglb.parts.choice.own import Model, index_of
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -18,31 +19,30 @@ from fedglb.typing import FloatArray
 class Choice(ABC):
     """A rule by which a client chooses among the arms on offer. Subclasses are frozen dataclasses.
 
-    A rule ranks the arms by a score. The score is a kernel, so that both engines round alike; a
-    tie goes to the lowest index. A rule around another rule (`Certified`, `EpsilonGreedy`) ranks
-    by the score of that rule. docs/research.md shows a rule with another score.
+    A rule ranks the arms by `score`; a tie goes to the lowest index. A rule around another rule
+    (`Certified`, `EpsilonGreedy`) ranks by the score of that rule.
 
     Examples
     --------
-    A rule that ranks the arms as `Sigma` does, with a width that falls with the dimension:
+    The largest prediction plus `scale`·√log(1 + t) of its standard deviations:
 
     >>> import math
     >>> from dataclasses import dataclass
     >>> import fedglb as fg
-    >>> from fedglb.setting import Setting
+    >>> from fedglb.parts.choice import Model
+    >>> from fedglb.typing import FloatArray
     >>> @dataclass(frozen=True)
-    ... class Narrow(fg.Sigma):
-    ...     def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
-    ...         fixed, growing = super().constants(setting, dispersion)
-    ...         return fixed / math.sqrt(setting.problem.dim), growing
+    ... class Growing(fg.Choice):
+    ...     scale: float
+    ...
+    ...     def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
+    ...         return model.mean + self.scale * math.sqrt(math.log(1 + t)) * model.sd
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)
-    >>> fg.simulate(fg.fedglb_auto(choice=Narrow()), env, horizon=5).choices.shape
-    (5, 2)
+    >>> run = fg.simulate(fg.fedglb_auto(choice=Growing(0.5)), env, horizon=5)
+    >>> run.choices.shape, run.caveats
+    ((5, 2), ('Growing(scale=0.5): nothing is proven',))
     """
 
-    #: The kernel that writes the scores, with the signature `kernels.pointers.INDEX`; None: the
-    #: score is the upper confidence bound.
-    formula: ClassVar[Callable[..., int] | None] = None
     #: ε, the probability of an arm drawn uniformly.
     epsilon: float = 0.0
 
@@ -62,17 +62,81 @@ class Choice(ABC):
         return self
 
     @property
+    def has_score(self) -> bool:
+        """Whether `score` ranks the arms, and not a kernel of the package."""
+        return True
+
+    @property
     def needs_sets(self) -> bool:
         """Whether the choice depends on confidence sets, and not on the model alone."""
-        return self.ranked_by.formula is None or self.slack < math.inf
+        return self.slack < math.inf
 
     @property
     def randomised(self) -> bool:
         """Whether the choice depends on the stream of random numbers."""
         return self.epsilon > 0.0 or self.draws >= 0
 
+    @abstractmethod
+    def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
+        """Return a score per arm: the largest one is played.
+
+        It depends on its arguments and on the rule's fields alone, and may change the arrays.
+        numba compiles it, if it can; if not, it runs as plain Python, and a warning says so
+        (docs/research.md).
+
+        Parameters
+        ----------
+        arms
+            The arms on offer, shape (K, d).
+        model
+            The client's model: `theta` (d,) and its `covariance` (d, d); the `mean` xᵀθ of each arm
+            x and its standard deviation `sd`, both (K,).
+        t
+            The step, from 1. An agent's t is the number of its decision.
+
+        Returns
+        -------
+        array
+            Finite floats, shape (K,). The first call of a run checks this in plain Python, and
+            that the compiled function returns the same; all later calls are checked, too.
+        """
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return the limits of the proofs with this rule, one sentence each.
+
+        Returns
+        -------
+        tuple of str
+            By default that nothing is proven; empty if all proofs of the confidence sets hold.
+        """
+        return (f"{self}: nothing is proven",)
+
+
+class KernelChoice(Choice):
+    """A rule of the package, which a kernel scores: it costs less than `score`."""
+
+    #: The kernel that writes the scores, with the signature `kernels.pointers.INDEX`; None: the
+    #: score is the upper confidence bound.
+    formula: ClassVar[Callable[..., int] | None] = None
+
+    @property
+    def has_score(self) -> bool:
+        """Whether a subclass has its own `score`."""
+        return type(self).score is not KernelChoice.score
+
+    @property
+    def needs_sets(self) -> bool:
+        """Whether the choice depends on confidence sets, and not on the model alone."""
+        ranked = self.ranked_by
+        by_bound = not ranked.has_score and cast("KernelChoice", ranked).formula is None
+        return by_bound or self.slack < math.inf
+
+    def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
+        """Raise: the kernel scores."""
+        raise NotImplementedError(f"{self} is scored by a kernel: subclass fg.Choice")
+
     def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
-        """Return the numbers that the score needs and that no sample changes.
+        """Return the numbers that the kernel needs and that no sample changes.
 
         Only the rule that `ranked_by` names is asked.
 
@@ -92,13 +156,7 @@ class Choice(ABC):
 
     @abstractmethod
     def caveats(self) -> tuple[str, ...]:
-        """Return the limits of the proofs with this rule, one sentence each.
-
-        Returns
-        -------
-        tuple of str
-            Empty if all proofs of the confidence sets hold.
-        """
+        """Return the limits of the proofs with this rule, one sentence each."""
 
 
 def choice_params(
@@ -113,11 +171,11 @@ def choice_params(
 
     `bounds` is the address of the confidence's kernel of bounds; `seed` counts modulo 2⁶⁴.
     """
-    formula = choice.ranked_by.formula
+    index, constants = _index(choice.ranked_by, setting, dispersion)
     return ChoiceParams(
         bounds=bounds,
-        index=0 if formula is None else address_of(formula, INDEX),
-        index_constants=np.array(choice.ranked_by.constants(setting, dispersion), dtype=float),
+        index=index,
+        index_constants=np.array(constants, dtype=float),
         radius_constants=radius_constants,
         with_bounds=choice.needs_sets,
         with_interval=choice.slack < math.inf,
@@ -126,3 +184,12 @@ def choice_params(
         draws=choice.draws,
         key=(seed + 2**63) % 2**64 - 2**63,  # the same 64 bits as a signed number
     )
+
+
+def _index(rule: Choice, setting: Setting, dispersion: float) -> tuple[int, tuple[float, ...]]:
+    """Return the address of the kernel of scores, 0 for the upper bounds, and its constants."""
+    if rule.has_score:
+        return index_of(rule, dispersion)
+    built_in = cast("KernelChoice", rule)
+    formula, constants = built_in.formula, built_in.constants(setting, dispersion)
+    return 0 if formula is None else address_of(formula, INDEX), constants

@@ -14,7 +14,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.elementary import normal_quantile
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS, in_order
 from fedglb.kernels.scoring import upper_bounds
-from fedglb.parts.choice.base import Choice
+from fedglb.parts.choice.base import KernelChoice
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -53,7 +53,7 @@ def index_scores(
 
 
 @dataclass(frozen=True)
-class Ucb(Choice):
+class Ucb(KernelChoice):
     """Play the arm of the largest upper confidence bound, as in the paper.
 
     References
@@ -75,7 +75,7 @@ class Ucb(Choice):
 
 
 @dataclass(frozen=True)
-class Greedy(Choice):
+class Greedy(KernelChoice):
     """Play the arm of the largest prediction xᵀθ: no exploration but by chance.
 
     References
@@ -106,7 +106,7 @@ class Greedy(Choice):
 
 
 @dataclass(frozen=True)
-class Sigma(Choice):
+class Sigma(KernelChoice):
     """Play the arm of the largest xᵀθ + c·sd(x), with sd(x) the prediction's standard deviation.
 
     Parameters
@@ -150,7 +150,7 @@ class Sigma(Choice):
 
 
 @dataclass(frozen=True)
-class Bayes(Choice):
+class Bayes(KernelChoice):
     """Play the arm of the largest xᵀθ + Φ⁻¹(1 − 1/(t + 1))·sd(x), t being the step.
 
     It is a quantile of the approximate posterior, with nothing to tune. An agent's t is the number

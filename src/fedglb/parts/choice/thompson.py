@@ -14,7 +14,7 @@ from fedglb.kernels.layout import CENTRE, INVERSE, SCORES
 from fedglb.kernels.linalg import cholesky, set_matrix
 from fedglb.kernels.philox import normals
 from fedglb.kernels.scoring import predictions
-from fedglb.parts.choice.base import Choice
+from fedglb.parts.choice.base import KernelChoice
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -56,7 +56,7 @@ def thompson_index(
 
 
 @dataclass(frozen=True)
-class Thompson(Choice):
+class Thompson(KernelChoice):
     """Draw a model from the posterior and play its best arm.
 
     The posterior is the Laplace approximation's, N(θ, D·A⁻¹), with D the dispersion that belongs

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, field
 
 from fedglb.errors import InvalidInput, instance, number
-from fedglb.parts.choice.base import Choice
+from fedglb.parts.choice.base import Choice, KernelChoice
 from fedglb.parts.choice.index import Greedy
 
 
 @dataclass(frozen=True)
-class Certified(Choice):
+class Certified(KernelChoice):
     """Play the arm of the largest index among those that the confidence sets allow.
 
     Let low(x) ≤ xᵀθ* ≤ high(x) for all arms on offer, U the largest `high`, and
@@ -75,7 +75,7 @@ class Certified(Choice):
 
 
 @dataclass(frozen=True)
-class EpsilonGreedy(Choice):
+class EpsilonGreedy(KernelChoice):
     """Play an arm drawn uniformly with probability ε, and the arm of another rule otherwise.
 
     Every arm then has a probability of at least ε/K, so that the log can be used to
