@@ -140,8 +140,8 @@ class Mixture(Confidence[AnchoredState]):
 
     The first (Theorem M) holds the samples of the last global update, the second (Theorem L)
     the client's own since, too. They hold together with probability 1 − δ over all clients and
-    steps, whatever the solver's residual, and for whatever ridge. S enters weakly, c_μ and R not
-    at all (R does for the identity link).
+    steps, whatever the solver's residual, for whatever ridge, and whoever an update leaves out:
+    then both sets are wider. S enters weakly, c_μ and R not at all (R does for the identity link).
 
     Raises
     ------
@@ -151,7 +151,7 @@ class Mixture(Confidence[AnchoredState]):
 
     References
     ----------
-    docs/theory.md, sections 7.3 and 7.5 (Theorems 18 and 20).
+    docs/theory.md, sections 7.3, 7.5 and 7.9 (Theorems 18 and 20, Proposition 25).
 
     Examples
     --------
