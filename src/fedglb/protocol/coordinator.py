@@ -195,7 +195,7 @@ class Coordinator:
 
     def _new_model(self, client: ClientId, model: SharedModel) -> NewModel:
         covered = self.covered[client].samples if client in self.covered else 0
-        return NewModel(client, self.finished, covered, model)
+        return NewModel(client, self.finished, covered, model, self.syncs)
 
     def _check_member(self, client: ClientId) -> None:
         if client not in self.clients:

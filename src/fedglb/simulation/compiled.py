@@ -254,7 +254,7 @@ class CompiledEngine(Engine):
         local, ids = self.algorithm.local_update, [int(i) for i in update.participants]
         self._frozen[ids], self._took_part[ids] = self.learners.counts[ids], update.number
         self._hold(model)
-        self.learners.counters[recipients, EPOCH] = update.number + 1
+        self.learners.counters[recipients, EPOCH] = self.coordinator.syncs + 1
         update.solver.course.uploaded(local, (self._state(i) for i in ids))
         if len(ids) == len(recipients) == len(self.learners.counts):
             self._adopt_together(model)

@@ -91,6 +91,13 @@ def test_the_proven_sets_pay_for_it_until_all_are_in_the_model_again(join, monke
     ask(running, "b")
     finished(running, 4)
     assert counts == [0, 1, 0, 1]
+    ask(running, "b")
+    finished(running, running.coordinator.finished + 1)
+    running.come_back("a")  # it has missed two models, which its own set counts
+    running.run(5.0)
+    assert running.coordinator.syncs == 5
+    epochs = {n.learner.protocol_client.state.epoch for n in running.nodes.values()}
+    assert epochs == {6}
 
 
 def test_when_the_last_one_missing_is_excluded_the_weights_are_looked_at_too(scene):

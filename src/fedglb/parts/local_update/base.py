@@ -126,9 +126,9 @@ class LocalState:
     log_gain = Counter(LOG_GAIN)
     #: samples since the last model: the number of rank-one updates applied to `inverse`
     updates = Count(UPDATES)
-    #: e: 1 before the first model, then one more than the number of the model's update, set
-    #: before `adopt`. Models that the client missed count, too: which ones it misses may
-    #: depend on the others' data, and the union over e has to hold for all of them.
+    #: e: 1 before the first model, then one more than the number of the federation's models so far,
+    #: set before `adopt`. Models that the client missed count, too: which ones it misses may depend
+    #: on later rewards, and the union over e has to hold for all of them.
     epoch = Count(EPOCH)
 
     @property
