@@ -166,7 +166,7 @@ def test_of_one_that_never_ran_there_is_nothing_and_no_file_is_made(tmp_path):
     [
         (fg.fedglb_mix(1.0), (ONE_ORDER,)),
         (fg.fedglb_iterate(1.0), (ONE_ORDER, ALL_CLIENTS)),
-        (fg.dislinucb(1.0), (ALL_CLIENTS,)),
+        (fg.dislinucb(1.0), (ONE_ORDER, ALL_CLIENTS)),
     ],
 )
 def test_it_says_what_the_proofs_need_in_a_federation(tmp_path, algorithm, caveats):
