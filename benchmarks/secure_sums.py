@@ -77,7 +77,7 @@ def client_costs(clients: int, dim: int, repeats: int = 40) -> tuple[float, floa
 def member(name: str) -> KeyRing:
     """Return the keys of the only member of a roster."""
     issued = Authority.new("bench").issue(f"fedglb://bench/{name}/1")
-    roster = Roster.of({name: Certificate(issued.certificate)})
+    roster = Roster({name: Certificate(issued.certificate).public_key})
     return KeyRing("bench", roster, name, 1, "session", issued.key)
 
 

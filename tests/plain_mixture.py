@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import exp, expm1, factorial, inf, log, log1p, nan, pi, sqrt
+from math import comb, exp, expm1, factorial, inf, log, log1p, nan, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -272,6 +272,17 @@ def components(p: Problem, d: int, below: float) -> list[Component]:
     return out
 
 
+def share_of(left_out: int, N: int) -> float:
+    """pi_E of Proposition 25: the part of delta for a set E of clients that an update leaves out.
+
+    Without anybody all of it; the others share what the weights of 61 components leave over.
+    """
+    if left_out == 0:
+        return 1.0
+    spare = 1 - 0.5 - sum(1 / (2 * j * (j + 1)) for j in range(1, 61))
+    return spare / (left_out * (left_out + 1) * comb(N, left_out))
+
+
 class GlobalSet(NamedTuple):
     """|theta* - theta|_W <= rho."""
 
@@ -474,6 +485,7 @@ class MixtureOutcome(Outcome):
     lambdas: list[float] = field(default_factory=list)  # in force after each update
     rounds: list[int] = field(default_factory=list)
     rhos: list[float] = field(default_factory=list)  # radii of the global set after each update
+    left_out: list[int] = field(default_factory=list)  # clients, of each update
     models: list[Model] = field(default_factory=list)
     global_sets: list[GlobalSet] = field(default_factory=list)  # per interaction
     local_sets: list[LocalSet] = field(default_factory=list)  # per interaction
@@ -510,10 +522,12 @@ def fedglb_mix(
     solver: str = "one exchange",
     active: Array | None = None,
     seed: int = 0,
+    leaves_out: Callable[[int], set[int]] = lambda asking: set(),
 ) -> MixtureOutcome:
     """FedGLB with mixture sets: anchored local updates, Theorems M and L, event trigger.
 
     `threshold` None: T / (N R), R = d log(1 + c N T / (d lambda)). A gain of 1 triggers, too.
+    `leaves_out` gives the clients without whom an update is that this client asks for.
     """
     p = problem
     T, N, _, d = arms.shape
@@ -523,8 +537,11 @@ def fedglb_mix(
     on, out = _blank(arms, active)
     lam = p.lam / dispersion(p)
     everything: list[tuple[Array, float]] = []
+    whose: list[int] = []
     since: list[list[tuple[Array, float]]] = [[] for _ in range(N)]  # the last model
     model = Model(np.zeros(d), np.zeros((d, d)), lam, np.zeros(d), 0.0, 0.0)
+    asked: set[int] = set()  # in any update so far
+    share = 1.0
     M, j = first_global_set(p, d), components(p, d, below=0.0)[0]
     epoch, t_last = 1, 0
 
@@ -539,7 +556,7 @@ def fedglb_mix(
             if not on[t - 1, i]:
                 continue
             x = arms[t - 1, i]
-            split = p.delta / (2 * N * epoch * (epoch + 1))
+            split = p.delta * share / (2 * N * epoch * (epoch + 1))
             own = _samples(since[i], d)
             L = local_set(p, model, own, j, M.r, log(1 / (j.weight * split)), epoch == 1)
             wide_M, wide_L = M.rho * _quadratic_forms(x, inv(M.W)), _quadratic_forms(x, L.P)
@@ -553,19 +570,27 @@ def fedglb_mix(
             out.local_sets.append(L)
             sample = (x[k], rewards[t - 1, i, k])
             everything.append(sample)
+            whose.append(i)
             since[i].append(sample)
 
             own = _samples(since[i], d)
             if _triggered(clock, t, t_last, p, model, own, threshold, most):
-                data = _samples(everything, d)
+                taking_part = set(range(N)) - leaves_out(i)
+                asked |= taking_part
+                share = share_of(len(asked - taking_part), N)
+                pairs = list(zip(whose, everything, strict=True))
+                data = _samples([sample for c, sample in pairs if c in taking_part], d)
                 if solver == "one exchange":
                     model, rounds = one_exchange(p, data, model.theta, lam, p.S, accept)
                 else:
                     model, rounds = exact(p, data, model.theta)
-                M = global_set(p, model, p.delta / 2)
+                M = global_set(p, model, p.delta / 2 * share)
                 j = local_component(p, model, M.r, p.delta, N)
-                since = [[] for _ in range(N)]
+                since = [
+                    [] if c in taking_part else [s for w, s in pairs if w == c] for c in range(N)
+                ]
                 epoch, t_last = epoch + 1, t
+                out.left_out.append(len(asked - taking_part))
                 _record(out, t, i, model, rounds, p.lam)
                 out.rhos.append(M.rho)
     return out

@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
+from fedglb.parts.global_update.base import Course
 from tests import plain, plain_mixture
 from tests.plain_mixture import (
     Bayes,
@@ -311,6 +312,53 @@ def test_the_mixture_sets_at_an_exact_fit(name, engine):
     case = CASES[name]
     run = simulated_mix(case, Ucb(), engine, solver=fg.Newton(tolerance=1e-26))
     check_same(run, expected_mix(case, Ucb(), "exact"))
+
+
+# --------------------------------------------------------------------------- clients left out
+
+
+def two_of_them(asking: int) -> set[int]:
+    """Who is left out of an update that this client asks for: nobody, one or two clients."""
+    return {(asking + k) % 4 for k in range(1, 1 + asking % 3)}
+
+
+class Without(Course):
+    """Updates without some clients, which still get the model."""
+
+    def participants(self, clients, asked_by):
+        return [client for client in clients if client not in two_of_them(asked_by)]
+
+
+@dataclass(frozen=True)
+class LeavingOut(fg.OneExchange):
+    """One exchange, and never another round: the compiled engine asks all clients for these."""
+
+    slack: float | None = 1e3
+    course = Without()
+
+
+LEFT_OUT = {
+    "plain": Case(N=4, threshold=0.2, T=60),
+    "S = 3": Case(N=4, S=3.0, d=2, T=60, K=150, clock="own samples", threshold=3.0),
+    "poisson": Case("poisson", N=4, d=2, threshold=2.0, K=150),
+    "identity, R = 0.3": Case("identity", R=0.3, d=4, N=4, ridge=0.2),
+}
+
+
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_sets_pay_for_clients_that_an_update_leaves_out(name, engine):
+    case = LEFT_OUT[name]
+    _, arms, rewards, active = case.data()
+    expected = plain_mixture.fedglb_mix(
+        case.given(), arms, rewards, case.threshold, case.clock,
+        slack=1e3, active=active, leaves_out=two_of_them,
+    )  # fmt: skip
+    assert {0, 1, 2} <= set(expected.left_out)
+    assert set(expected.rounds) == {1}
+    run = simulated_mix(case, Ucb(), engine, solver=LeavingOut())
+    check_same(run, expected)
+    assert_allclose(run.updates["alpha"].to_list(), expected.rhos, rtol=1e-8)
 
 
 # --------------------------------------------------------------------------- without any constant

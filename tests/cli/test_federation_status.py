@@ -102,6 +102,7 @@ def test_one_that_never_ran(folder):
     assert code == 1
     assert "0 of 0 clients present; 0 updates" in out
     assert "ALARM certificate: shop-1's certificate expires on" in out
+    assert "Note: " in out  # of fedglb_auto, that its index is not proven
     assert sorted(folder.rglob("*")) == before
     assert set(certificate_ends(folder / "coordinator")) == {
         "shop-1", "the authority", "the coordinator", "the server",

@@ -14,8 +14,11 @@ from fedglb.parts.mixture import (
     Fit,
     GlobalSet,
     LocalTerms,
+    ball_set,
+    component,
     first_epoch_terms,
     global_set,
+    left_out_cost,
     local_radius,
     local_terms,
 )
@@ -232,3 +235,26 @@ def test_the_same_set_in_any_layout_of_the_arrays():
     assert global_set(strided, 1.0, 0.46, 0.05) == global_set(
         Fit(h, 1.0, 0.0, 0.0, e, 0.5), 1.0, 0.46, 0.05
     )
+
+
+def test_the_weights_of_all_components_and_sets_of_clients_are_one_together():
+    """Leaving clients out is paid for by the weight that no component has."""
+    weights = [math.exp(-0.5 * component(j, 3, 1.0)[3]) for j in range(61)]
+    for N in (1, 2, 7, 40):
+        shares = [
+            math.comb(N, k) * math.exp(-0.5 * left_out_cost(N, k)) if k else 1.0
+            for k in range(N + 1)
+        ]
+        assert 0.99 < sum(weights) * sum(shares) <= 1.0
+
+
+@pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
+def test_a_set_that_holds_the_ball_needs_no_probability(link):
+    rng = np.random.default_rng(6)
+    for model, S in models(rng):
+        found, dim = ball_set(model.fit, S, concordance(link, S)), len(model.theta)
+        W = found.curvature * model.H + found.shift * np.eye(dim)
+        for truth in rng.normal(size=(20, dim)):
+            error = S * truth / np.linalg.norm(truth) - model.theta
+            assert error @ W @ error <= found.radius**2 * (1.0 + 1e-12)
+        assert found.reach == 2.0 * S * concordance(link, S)

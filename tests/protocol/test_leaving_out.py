@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
+from fedglb.parts.confidence.mixture import (
+    CURVATURE,
+    RADIUS,
+    RESIDUAL,
+    SET_INVERSE,
+    WEIGHT_COST,
+    WIDENING,
+    own_radius,
+)
 from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel, SyncRequest
 from fedglb.protocol.update import IDLE
 from tests.protocol.driver import Federation, communicating, equal_arrays, same_model
@@ -52,10 +62,13 @@ def update(fed: Federation, t: int, silent: int, after: int) -> None:
 
 
 def expected(fed: Federation, t: int) -> fg.Coordinator:
-    """The coordinator after the same update in a federation that only had the other clients."""
+    """The coordinator after the same update in a federation that only had the other clients.
+
+    It knows of the client that is left out: the radius pays for leaving somebody out.
+    """
     others = [i for i in range(N) if i != LEFT_OUT]
     twin = fg.Coordinator(fed.algorithm, fed.setting, others)
-    twin.model = fed.coordinator.model
+    twin.model, twin.asked = fed.coordinator.model, dict(fed.coordinator.asked)
     queue = twin.begin(t, 0)
     while queue:
         message = queue.pop(0)
@@ -274,3 +287,100 @@ def test_nobody_asks_for_an_update_where_there_are_none():
     with pytest.raises(fg.InvalidInput):
         coordinator.receive(SyncRequest(0, 1, 0))
     assert coordinator.phase == IDLE
+
+
+# -- what sets pay for it --------------------------------------------------------------------------
+
+
+def cost(k: int) -> float:
+    """2 log(1/π_E) of Proposition 25: π_E = 1/(122 k(k + 1) binom(N, k))."""
+    return 2.0 * math.log(122 * k * (k + 1) * math.comb(N, k))
+
+
+def squared_radii(absent: tuple[int, ...], known: bool) -> tuple[float, float]:
+    """ρ² of Theorem M and (Xω)² of client 0 after an update without some clients.
+
+    With the identity link both are B, but for factors that leaving out does not change: there is
+    no curvature to lose and no residual. `known`: whether the coordinator ever asked these clients.
+    """
+    fed = Federation(communicating()["mix"], fg.Problem(D, fg.Identity(), noise=0.5), N, T)
+    for t in range(1, 13):
+        fed.step(t)
+    for i in absent:
+        fed.coordinator.leave(i)
+    if not known:
+        fed.coordinator.asked.clear()
+    fed.deliver(fed.coordinator.begin(13, 0))
+    client = fed.clients[0]
+    state, terms = client.state, client.choosing.terms
+    assert state.updates == 0
+    assert (terms[CURVATURE], terms[RESIDUAL]) == (1.0, 0.0)
+    own = own_radius(state.vectors, state.counters, terms, client.choosing.constants)
+    return terms[RADIUS] ** 2, (own / terms[WIDENING]) ** 2 / fed.setting.problem.dispersion
+
+
+@pytest.mark.parametrize("absent", [(2,), (1, 3), (1, 2, 3)])
+def test_both_sets_are_larger_by_exactly_the_term(absent):
+    paid, free = squared_radii(absent, known=True), squared_radii(absent, known=False)
+    for with_term, without in zip(paid, free, strict=True):
+        assert_allclose(with_term - without, cost(len(absent)), rtol=1e-9)
+
+
+def test_nobody_pays_when_all_are_back():
+    def back(known):
+        fed = prepared(communicating()["mix"])
+        fed.coordinator.leave(LEFT_OUT)
+        fed.deliver(fed.coordinator.begin(13, 0))
+        fed.coordinator.join(LEFT_OUT)
+        if not known:
+            fed.coordinator.asked.clear()
+        fed.deliver(fed.coordinator.begin(14, 0))
+        return fed.coordinator
+
+    assert same_model(back(known=True), back(known=False))
+
+
+def test_sets_of_very_many_clients_are_those_of_the_ball():
+    """There (δ/2)π_E is 0 in floating-point numbers, and the set says no more than ‖θ*‖ ≤ S."""
+    algorithm, problem = communicating()["mix"], fg.Problem(D)
+    coordinator = fg.Coordinator(algorithm, algorithm.setting(problem, 4000, None), [0])
+    client = fg.Client(0, algorithm, coordinator.setting)
+    client.observe([0.6, 0.0, 0.8], 1.0, 1)
+    coordinator.asked = dict.fromkeys(range(2000))
+    for request in coordinator.begin(1):
+        for model in [m for answer in client.receive(request) for m in coordinator.receive(answer)]:
+            client.receive(model)
+    assert client.adopted == 1
+    theta, W = client.state.theta, np.linalg.inv(client.choosing.terms[SET_INVERSE:].reshape(D, D))
+    for truth in np.vstack([np.eye(D), -np.eye(D)]):
+        assert (truth - theta) @ W @ (truth - theta) <= client.alpha**2
+    assert client.choosing.terms[WEIGHT_COST] > 5000.0
+
+
+# -- models that a client missed ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REFITTING)
+def test_the_epoch_counts_models_that_a_client_missed(name):
+    """Theorem L's union is over all models: which ones a client misses may depend on data.
+
+    Updates without a model do not count: the epoch is the same whether a coordinator crashed.
+    """
+    fed = prepared(communicating()[name])
+    fed.coordinator.leave(1)
+    for t in (13, 14, 15):
+        fed.coordinator.begin(t, 0)
+        fed.coordinator.abandon()
+        fed.deliver(fed.coordinator.begin(t, 0))
+    assert fed.clients[1].adopted < fed.coordinator.finished - 3
+    fed.coordinator.join(1)
+    fed.deliver([fed.coordinator.model_for(1)])
+    assert fed.clients[1].state.epoch == fed.clients[0].state.epoch == fed.coordinator.syncs + 1
+
+
+def test_the_epoch_rises_also_where_the_coordinator_has_lost_its_file():
+    fed = prepared(communicating()["newton"])
+    before = fed.clients[1].state.epoch
+    message = NewModel(1, 99, 0, fed.coordinator.model, models=1)
+    fed.clients[1].receive(message)
+    assert fed.clients[1].state.epoch == before + 1

@@ -121,6 +121,19 @@ def test_there_is_room_again_when_a_member_leaves():
     assert list(fed.coordinator.clients) == [1, 2, 3, N]
 
 
+def test_there_is_none_once_that_member_took_part():
+    """N of the setting, which the radii divide δ by, bounds the number of all clients ever."""
+    fed = federation()
+    fed.deliver(fed.coordinator.begin(6))
+    fed.coordinator.leave(0)
+    before = state(fed)
+    with pytest.raises(fg.InvalidInput, match="clients = 5: expected at most 4"):
+        fed.coordinator.join(N)
+    assert equal_arrays(state(fed), before)
+    fed.coordinator.join(0)
+    assert list(fed.coordinator.clients) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("stop", [lambda c: c.phase == GATHERING, in_first_round])
 @pytest.mark.parametrize("name", ["newton", "variant 3"])
 def test_who_joins_during_an_update_gets_its_model_only(name, stop):

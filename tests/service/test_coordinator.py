@@ -51,6 +51,7 @@ def picture(clients: int = 3, **more: object) -> CoordinatorStatus:
         Totals(2, 4, 30, 20, 10, 300, 44, 58_512), members, updates,
         (EventStatus(now, "rejected", EVIL, "shop-1"),), {"rejected": 1},
         (Alarm("rejected", EVIL, now, "shop-1"),), (CertificateStatus("shop-1", now + 1e6),),
+        caveats=("proven for some",),
     )  # fmt: skip
     return msgspec.structs.replace(given, **more)
 
@@ -91,6 +92,7 @@ def test_the_page_is_whole_without_a_script_and_loads_nothing_from_elsewhere(ser
     assert headers["content-type"].startswith("text/html")
     assert "shop-2" in text
     assert "58.5 kB" in text
+    assert "<li>proven for some</li>" in text
     assert "<svg" in text
     loaded = re.findall(r'(?:src|href)="([^"]*)"', text)
     assert all(re.fullmatch(r"/[\w.]+", each) for each in loaded), loaded

@@ -232,13 +232,16 @@ class Algorithm:
             raise InvalidInput("curvature", problem.c_mu, allowed)
         return setting
 
-    def caveats(self, problem: Problem) -> tuple[str, ...]:
+    def caveats(self, problem: Problem, *, federated: bool = False) -> tuple[str, ...]:
         """Return the limits of the proofs for this algorithm and problem, one sentence each.
 
         Parameters
         ----------
         problem
             The problem.
+        federated
+            Whether clients run on machines of their own, where they play on during an update and
+            may be left out of one. False (default): in a simulation.
 
         Returns
         -------
@@ -247,7 +250,7 @@ class Algorithm:
 
         References
         ----------
-        docs/theory.md, section 2.7.
+        docs/theory.md, sections 2.7 and 7.3.
 
         Examples
         --------
@@ -257,6 +260,8 @@ class Algorithm:
         """
         notes = problem.caveats if self.confidence.sub_gaussian else ()
         notes += self.confidence.caveats(problem) + self.choice.caveats()
+        if federated:
+            notes += self.confidence.federation_caveats
         if self.ridge_rule is not None and self.confidence.sub_gaussian:
             notes += ("a ridge chosen from the data: this radius is proven for a fixed one",)
         if self.privacy is not None and self.local_update.learns:

@@ -23,6 +23,8 @@ from fedglb.typing import FloatArray
 
 #: No truth component beyond this one is tried; v_j is then far beyond any Hessian.
 _LAST_COMPONENT = 60
+#: 1 − Σ_j w_j, the weight that no component has: it pays for updates without some clients.
+_SPARE_WEIGHT = 0.5 / (_LAST_COMPONENT + 1)
 #: The bound r on s‖θ* − θ_t‖ is refined while it falls by more than this part of itself.
 _STEP_OF_REACH = 1e-4
 _MAX_STEPS = 1000
@@ -83,6 +85,28 @@ def local_terms(fit: Fit, S: float, s_bar: float, reach: float, delta: float) ->
     h, e = _contiguous(fit)
     numbers = (fit.ell, fit.drift, fit.step_residual, fit.theta_square)
     return LocalTerms(*_local_terms(h, e, *numbers, S, s_bar, reach, delta))
+
+
+def left_out_cost(clients: int, left_out: int) -> float:
+    """Return 2 log(1/π_E) at an update without k = `left_out` of N clients; 0 for k = 0.
+
+    It is added to B of Theorems M and L (docs/theory.md, Proposition 25): all sets E of clients
+    are in the union, as the data may have chosen E.
+    """
+    if left_out == 0:
+        return 0.0
+    sets = left_out * (left_out + 1) * math.comb(clients, left_out)
+    return 2.0 * (math.log(sets) - math.log(_SPARE_WEIGHT))
+
+
+def ball_set(fit: Fit, S: float, s: float) -> GlobalSet:
+    """Return an ellipsoid around θ_t that holds the whole ball ‖θ‖ ≤ S."""
+    reach = 2.0 * S * s
+    curvature = lower_curvature(reach) * math.exp(-fit.drift)
+    W = curvature * fit.eigenvalues + fit.ell
+    radius = 2.0 * S * math.sqrt(float(W[-1]))
+    width = radius * math.sqrt(float(np.sum(1.0 / W)))
+    return GlobalSet(radius, curvature, fit.ell, reach, width, width)
 
 
 def first_epoch_terms(dim: int, S: float, s: float, ridge: float) -> LocalTerms:

@@ -289,6 +289,7 @@ class Client(Learner):
         covered = message.covered if self.batches is None else self.batches.taken
         choosing = Choosing.after(self.algorithm, self.agreed, message.model, self.seed)
         state, sums = self.state.copied(), None
+        state.epoch = max(state.epoch, message.models) + 1  # a coordinator may lose its count
         self.algorithm.local_update.adopt(choosing.setting, state, message.model)
         if self.sums.at_model:
             sums = OwnSums(self.algorithm, self.agreed, message.model, covered)

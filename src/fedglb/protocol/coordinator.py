@@ -13,7 +13,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Holding
-from fedglb.protocol.checks import LARGEST, check_identities, check_one_kind, reward_range
+from fedglb.protocol.checks import LARGEST, check_identities, reward_range
 from fedglb.protocol.messages import (
     BatchSums,
     ClientId,
@@ -102,6 +102,7 @@ class Coordinator:
         self.clients = dict.fromkeys(check_identities(clients, setting.clients))
         self.rewards = reward_range(setting.problem.link, reward_limit)
         self.ledger = Ledger()
+        self.asked: dict[ClientId, None] = {}  # all clients ever asked for sums
         self.model: SharedModel | None = None
         self.covered: dict[ClientId, Contribution] = {}  # each client's part of the model
         self.holdings: dict[ClientId, Holding] = {}  # used if only clients that lag get the model
@@ -127,12 +128,13 @@ class Coordinator:
         Raises
         ------
         InvalidInput
-            If the setting has no room for another client, or names and numbers would be mixed.
+            If the setting has no room for another client, beside all that ever took part, or names
+            and numbers would be mixed.
         """
         if client not in self.clients:
-            ids = check_identities([*self.clients, client], self.setting.clients)
-            check_one_kind([*self.covered, client])  # some of which may have left
-            self.clients = dict.fromkeys(ids)
+            # N bounds the number of all clients ever, also of those that have left
+            check_identities({**self.asked, **self.clients, client: None}, self.setting.clients)
+            self.clients = dict.fromkeys(sorted([*self.clients, client]))
 
     def leave(self, client: ClientId) -> list[Message]:
         """Send `client` nothing more, and go on without it; its samples stay in the model.
@@ -193,7 +195,7 @@ class Coordinator:
 
     def _new_model(self, client: ClientId, model: SharedModel) -> NewModel:
         covered = self.covered[client].samples if client in self.covered else 0
-        return NewModel(client, self.finished, covered, model)
+        return NewModel(client, self.finished, covered, model, self.syncs)
 
     def _check_member(self, client: ClientId) -> None:
         if client not in self.clients:
@@ -376,6 +378,7 @@ class Coordinator:
             raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
         participants = solver.course.participants(self.clients, client)
         self.started, self.t = self.started + 1, t
+        self.asked |= dict.fromkeys(participants)
         self.update = self._update(participants, client)
         return self.update
 
@@ -409,6 +412,7 @@ class Coordinator:
             "number": self.started, "t": self.t, "asked_by": asked_by,
             "participants": dict.fromkeys(participants),
             "previous": self.model, "base": self.finished if self.model is not None else 0,
+            "asked": len(self.asked),
         }  # fmt: skip
         if solver.one_pass:
             return OnePassUpdate(**common, kept={}, earlier=self.releases)
@@ -437,7 +441,7 @@ class Coordinator:
     def to_arrays(self) -> Arrays:
         """Return the whole state as plain arrays, an update in progress included."""
         out: Arrays = {name: np.array(getattr(self, name)) for name in _NUMBERS}
-        out["clients"] = np.array(list(self.clients))
+        out["clients"], out["asked"] = np.array(list(self.clients)), np.array(list(self.asked))
         if self.model is not None:
             out |= prefixed(to_arrays(self.model), "model")
         if self.last_update is not None:
@@ -477,6 +481,7 @@ class Coordinator:
         self = cls(algorithm, setting, arrays["clients"].tolist(), reward_limit=reward_limit)
         for name in _NUMBERS:
             setattr(self, name, int(arrays[name]))
+        self.asked = dict.fromkeys(arrays["asked"].tolist())
         if model := nested(arrays, "model"):
             self.model = from_arrays(SharedModel, model)
         if record := nested(arrays, "last_update"):

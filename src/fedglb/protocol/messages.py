@@ -170,7 +170,8 @@ class NewModel(Message):
     """The model of a finished update.
 
     `covered` is the number of this client's samples in it, the oldest ones: 0 for an excluded
-    client, whose samples are all local again.
+    client, whose samples are all local again. `models` is the number of the federation's models so
+    far, with this one and with those that the client missed.
     """
 
     name = "NewModel"
@@ -178,6 +179,7 @@ class NewModel(Message):
     update: Count
     covered: Count
     model: SharedModel
+    models: Count = 0
 
 
 MESSAGES: tuple[type[Message], ...] = (

@@ -72,6 +72,7 @@ class Update:
     participants: dict[ClientId, None]  # in sorted order, the order of sums
     previous: SharedModel | None  # the model of the update before
     base: int  # the number of that update
+    asked: int  # number of clients ever asked for sums, in this update or an earlier one
     #: The samples that `previous` covers and that are not fitted again; empty if the solver refits.
     kept: Mapping[ClientId, Contribution]
     rounds: int = 0  # number of rounds of derivatives begun
@@ -236,6 +237,7 @@ class Update:
             previous=self.previous,
             moment=vector if local.shares_moment else None,
             at_model=Sums(vector, matrix) if starts_at_model else None,
+            left_out=self.asked - len(self.participants),
         )
 
     def exclude(self, clients: Iterable[ClientId]) -> None:

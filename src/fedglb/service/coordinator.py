@@ -169,6 +169,7 @@ def sections(status: CoordinatorStatus) -> dict[str, str]:
         "members": macros.members(status.members, ends),
         "updates": macros.updates(status.updates[::-1]),
         "events": macros.events([e for e in status.events[::-1] if e.kind != "updating"]),
+        "caveats": macros.caveats(status.caveats),
         "certificates": macros.certificates(sorted(status.certificates, key=lambda c: c.ends)),
     }
     return {name: str(text).strip() for name, text in parts.items()}

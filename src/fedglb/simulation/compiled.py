@@ -13,6 +13,7 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
+from fedglb.kernels.layout import EPOCH
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
 from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
@@ -275,6 +276,7 @@ class CompiledEngine(Engine):
         local, ids = self.algorithm.local_update, [int(i) for i in update.participants]
         self._frozen[ids], self._took_part[ids] = self.learners.counts[ids], update.number
         self._hold(model)
+        self.learners.counters[recipients, EPOCH] = self.coordinator.syncs + 1
         update.solver.course.uploaded(local, (self._state(i) for i in ids))
         if len(ids) == len(recipients) == len(self.learners.counts):
             self._adopt_together(model)

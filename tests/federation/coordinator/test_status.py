@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.events import (
     MOST_EVENTS,
@@ -20,8 +22,9 @@ from fedglb.federation.coordinator.events import (
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of, stored_status
 from fedglb.federation.coordinator.store import Traffic, UpdateFinished
 from fedglb.federation.errors import Unavailable
+from fedglb.parts.confidence.base import ALL_CLIENTS, ONE_ORDER
 from fedglb.protocol.messages import Derivatives
-from tests.federation.helpers.lossy_network import agreed, ask, harness, joined, updated
+from tests.federation.helpers.lossy_network import DIM, agreed, ask, harness, joined, updated
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,23 @@ def test_of_one_that_never_ran_there_is_nothing_and_no_file_is_made(tmp_path):
     found = stored_status(FakeBundle(agreed()), tmp_path / "state.db", {})
     assert (found.members, found.updates, found.totals.updates) == ((), (), 0)
     assert not (tmp_path / "state.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "caveats"),
+    [
+        (fg.fedglb_mix(1.0), (ONE_ORDER,)),
+        (fg.fedglb_iterate(1.0), (ONE_ORDER, ALL_CLIENTS)),
+        (fg.dislinucb(1.0), (ONE_ORDER, ALL_CLIENTS)),
+    ],
+)
+def test_it_says_what_the_proofs_need_in_a_federation(tmp_path, algorithm, caveats):
+    """In a simulation it holds by construction, and nothing is said."""
+    found = stored_status(FakeBundle(agreed(algorithm=algorithm)), tmp_path / "state.db", {})
+    simulated = algorithm.caveats(fg.Problem(dim=DIM))
+    assert not set(simulated) & set(caveats)
+    assert found.caveats == simulated + caveats
+    assert f"{2.0 * math.log(100 * 101):.1f} at p = 100" in ONE_ORDER
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):

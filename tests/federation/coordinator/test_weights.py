@@ -58,9 +58,46 @@ def test_who_has_too_many_samples_is_left_out_told_and_the_model_is_that_of_the_
     assert running.nodes["a"].model == 1  # it has the model, and its samples on top of it
     assert running.nodes["a"].learner.protocol_client.covered == 0
     others = scene(names=["b", "c", "d"])  # with the same samples
+    others.coordinator.asked["a"] = None  # its radius pays for leaving one out, too
     ask(others, "b")
     finished(others)
     assert same(running.coordinator.model, others.coordinator.model)
+
+
+def test_the_proven_sets_pay_for_it_until_all_are_in_the_model_again(join, monkeypatch):
+    """How many were left out reaches the radius, also over crashes and for one that has gone."""
+    counts, terms = [], fg.Mixture.radius_terms
+
+    def counted(self, setting, objective, solution):
+        counts.append(objective.left_out)
+        return terms(self, setting, objective, solution)
+
+    monkeypatch.setattr(fg.Mixture, "radius_terms", counted)
+    agreement = agreed(algorithm=ALGORITHMS["one exchange"])
+    running = join(names=NAMES, policy=STRICT, agreement=agreement)
+    ask(running, "b")
+    finished(running, 1)
+    running.nodes["a"].feed(9)  # too many
+    running.crash()
+    ask(running, "b")
+    finished(running, 2)
+    for name in "bcd":
+        running.nodes[name].feed(9)  # as many as client a
+    ask(running, "b")
+    finished(running, 3)
+    running.nodes["a"].close()
+    running.crash()
+    running.run(20.0)
+    ask(running, "b")
+    finished(running, 4)
+    assert counts == [0, 1, 0, 1]
+    ask(running, "b")
+    finished(running, running.coordinator.finished + 1)
+    running.come_back("a")  # it has missed two models, which its own set counts
+    running.run(5.0)
+    assert running.coordinator.syncs == 5
+    epochs = {n.learner.protocol_client.state.epoch for n in running.nodes.values()}
+    assert epochs == {6}
 
 
 def test_when_the_last_one_missing_is_excluded_the_weights_are_looked_at_too(scene):

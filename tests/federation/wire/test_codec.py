@@ -124,7 +124,7 @@ def downward(d: int) -> list[Downward]:
         NewModel("c", 1, 5, SharedModel(9, A, np.empty(0))),
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, b=v)),
-        NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324)),
+        NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324), 4),
         NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(max_numbers(d))))),
     ]
 
@@ -312,12 +312,12 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "covered": NO_COUNT, "model": (None, [], {}, b"", "m", {"t": 1}),
         "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
         "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
-        "model.ridge": NO_LOSS,
+        "model.ridge": NO_LOSS, "models": NO_COUNT,
     },
 }  # fmt: skip
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "model.theta", "model.b", "model.gradient_matrix",
-    "model.ridge", "released",
+    "model.ridge", "models", "released",
 }  # fmt: skip
 
 

@@ -114,6 +114,8 @@ def _show(found: CoordinatorStatus) -> None:
     for alarm in found.alarms:
         when = "" if alarm.since is None else f" ({_when(alarm.since)})"
         say(f"ALARM {alarm.kind}: {alarm.text}{when}")
+    for caveat in found.caveats:
+        say(f"Note: {caveat}.", style="dim")
     for table in (_members(found), _updates(found)):
         if table.row_count:
             say()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -308,9 +309,7 @@ class UpdateAnswers:
                 durable.ready()
                 client, last = durable.protocol_client, self._last_covered(message)
                 covered = durable.numbers.up_to(last)
-            adoption = client.prepare(
-                NewModel(message.client, message.update, covered, message.model)
-            )
+            adoption = client.prepare(replace(message, covered=covered))
             if adoption is None:
                 return False
             digest = b""

@@ -130,6 +130,7 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     schedule: ScheduleStatus | None = None
     privacy: PrivacyStatus | None = None
     secure_sums: SumsStatus | None = None
+    caveats: tuple[str, ...] = ()  # limits of the proofs: see `Algorithm.caveats`
 
     @property
     def present(self) -> int:
@@ -213,6 +214,7 @@ def status_of(
         secure_sums=None if roster is None else SumsStatus(
             bundle.agreement.min_members, roster.digest.hex(), roster.names
         ),
+        caveats=session.agreement.algorithm.caveats(session.agreement.problem, federated=True),
     )  # fmt: skip
 
 

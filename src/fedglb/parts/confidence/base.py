@@ -20,6 +20,15 @@ from fedglb.typing import FloatArray
 
 State = TypeVar("State", bound=LocalState, contravariant=True)
 
+#: Limits of proofs in a federation (docs/theory.md, sections 7.3 and 2.7). In simulations the first
+#: holds by construction: each interaction has its own draw, and updates take no time.
+ONE_ORDER = (
+    "the radius needs clients' noise to be independent while they exchange no messages; a union "
+    "over updates, which is not built, would do without this and add 2 log(p(p+1)) to 2 log(1/δ) "
+    "at update p: 18.4 at p = 100"
+)
+ALL_CLIENTS = "nothing is proven after an update that leaves a client out, until one has all again"
+
 
 class Confidence(ABC, Generic[State]):
     """A radius α with ‖centre − θ*‖_A ≤ α. Subclasses are frozen dataclasses.
@@ -58,6 +67,8 @@ class Confidence(ABC, Generic[State]):
     needs_path: ClassVar[bool] = False
     #: Whether the radius rests on R and c_μ: then it shares the caveats of the problem.
     sub_gaussian: ClassVar[bool] = True
+    #: What limits the proof in a federation, beside `caveats`, one sentence each.
+    federation_caveats: ClassVar[tuple[str, ...]] = ()
 
     @property
     def bounds_address(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import LOG_GAIN, THETA, UPDATES, in_order
 from fedglb.kernels.linalg import log_det, norm, solve
-from fedglb.parts.confidence.base import Confidence
+from fedglb.parts.confidence.base import ALL_CLIENTS, ONE_ORDER, Confidence
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import FrozenState, MleState
 from fedglb.parts.local_update.mle import MULTIPLIER, RESIDUAL
@@ -93,6 +93,7 @@ class GlobalModel(Confidence[FrozenState]):
 
     state_type = FrozenState
     formula = staticmethod(sent_radius)
+    federation_caveats = (ONE_ORDER, ALL_CLIENTS)
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution

@@ -24,14 +24,16 @@ from fedglb.kernels.layout import (
 from fedglb.kernels.linalg import dot, invert, quadratic
 from fedglb.kernels.scoring import upper_bounds
 from fedglb.model import SharedModel
-from fedglb.parts.confidence.base import Confidence, check_likelihood
+from fedglb.parts.confidence.base import ONE_ORDER, Confidence, check_likelihood
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import AnchoredState
 from fedglb.parts.local_update.anchored import ANCHOR, GRADIENT, TRACE
 from fedglb.parts.mixture import (
     Fit,
+    ball_set,
     first_epoch_terms,
     global_set,
+    left_out_cost,
     local_radius,
     local_terms,
 )
@@ -138,8 +140,8 @@ class Mixture(Confidence[AnchoredState]):
 
     The first (Theorem M) holds the samples of the last global update, the second (Theorem L)
     the client's own since, too. They hold together with probability 1 − δ over all clients and
-    steps, whatever the solver's residual, and for whatever ridge. S enters weakly, c_μ and R not
-    at all (R does for the identity link).
+    steps, whatever the solver's residual, for whatever ridge, and whoever an update leaves out:
+    then both sets are wider. S enters weakly, c_μ and R not at all (R does for the identity link).
 
     Raises
     ------
@@ -149,7 +151,7 @@ class Mixture(Confidence[AnchoredState]):
 
     References
     ----------
-    docs/theory.md, sections 7.3 and 7.5 (Theorems 18 and 20).
+    docs/theory.md, sections 7.3, 7.5 and 7.9 (Theorems 18 and 20, Proposition 25).
 
     Examples
     --------
@@ -166,6 +168,7 @@ class Mixture(Confidence[AnchoredState]):
     scalable = False
     needs_ball = True
     sub_gaussian = False
+    federation_caveats = (ONE_ORDER,)
 
     def check(self, problem: Problem) -> None:
         """Raise `InvalidInput` if the link's loss is not a likelihood."""
@@ -191,9 +194,14 @@ class Mixture(Confidence[AnchoredState]):
             residual=residual / unit,
             theta_square=float(solution.theta @ solution.theta),
         )
-        found = global_set(fit, problem.S, s, 0.5 * setting.delta)
+        cost = left_out_cost(setting.clients, objective.left_out)
+        share = 0.5 * setting.delta * math.exp(-0.5 * cost)  # (δ/2)π_E
+        found = (
+            global_set(fit, problem.S, s, share) if share > 1e-300 else ball_set(fit, problem.S, s)
+        )
         split = setting.delta / (12.0 * setting.clients)  # δ' in the second epoch
         own = local_terms(fit, problem.S, everywhere, found.reach, split)
+        own = own._replace(weight_cost=own.weight_cost + cost)
         return (found.radius, found.shift, *own)
 
     def terms(self, setting: Setting, model: SharedModel | None) -> FloatArray:

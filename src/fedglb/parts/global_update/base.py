@@ -85,6 +85,7 @@ class Objective:
     #: gradient and Hessian at `start`, where clients answer the request for an update with them
     at_model: Sums | None = None
     one_pass: OnePassSums | None = None  # the sums of one-pass updates
+    left_out: int = 0  # number of clients ever asked for sums that do not take part in this update
 
 
 @dataclass(frozen=True)

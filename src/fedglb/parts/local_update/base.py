@@ -126,7 +126,10 @@ class LocalState:
     log_gain = Counter(LOG_GAIN)
     #: samples since the last model: the number of rank-one updates applied to `inverse`
     updates = Count(UPDATES)
-    epoch = Count(EPOCH)  # e: 1 before the first model, 2 after it, …
+    #: e: 1 before the first model, then one more than the number of the federation's models so far,
+    #: set before `adopt`. Models that the client missed count, too: which ones it misses may depend
+    #: on later rewards, and the union over e has to hold for all of them.
+    epoch = Count(EPOCH)
 
     @property
     def t_last(self) -> int:
@@ -386,14 +389,13 @@ class HessianUpdate(LocalUpdate[State]):
 
 
 def adopt_matrix(state: LocalState, model: SharedModel) -> None:
-    """Take over A (and θ) from a shared model, invert A, and begin a new epoch."""
+    """Take over A (and θ) from a shared model, and invert A."""
     state.matrix[:] = model.matrix
     invert(state.matrix, state.inverse)
     if model.theta is not None:
         state.theta[:] = model.theta
     state.log_gain = 0.0
     state.updates = 0
-    state.epoch += 1
     state.base = model
 
 
