@@ -66,7 +66,9 @@ def test_stored_names_are_a_decision():
 def _concrete(base: type) -> set[type]:
     """Return the package's own classes of an axis."""
     below = {kind for each in base.__subclasses__() for kind in {each, *_concrete(each)}}
-    own = {kind for kind in below if kind.__module__.startswith("fedglb.")}
+    own = {
+        k for k in below if k.__module__.startswith("fedglb.") and not k.__name__.startswith("_")
+    }
     own.discard(Refit)  # made around a solver by an update: no algorithm names it
     own -= {kind for kind in own if issubclass(kind, LocalUpdate) and not hasattr(kind, "step")}
     return {kind for kind in own if not inspect.isabstract(kind)}

@@ -244,9 +244,9 @@ class AgentSession:
         except InvalidInput as error:
             log.warning("the agent continues with the roster it had: %s", error)
             return []
+        self.sums = AgentSums.of(bundle, self.answers, self.session)
         client.agreement = bundle.agreement
         self._facts, self.admitted = bundle.agreement.facts(), False
-        self.sums = AgentSums.of(bundle, self.answers, self.session)
         log.info("follows the smaller roster %s", bundle.agreement.roster)
         return [self.hello()]
 
