@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -66,12 +67,16 @@ def test_stored_names_are_a_decision():
 def _concrete(base: type) -> set[type]:
     """Return the package's own classes of an axis."""
     below = {kind for each in base.__subclasses__() for kind in {each, *_concrete(each)}}
-    own = {
-        k for k in below if k.__module__.startswith("fedglb.") and not k.__name__.startswith("_")
-    }
+    own = {kind for kind in below if kind.__module__.startswith("fedglb.") and _public(kind)}
     own.discard(Refit)  # made around a solver by an update: no algorithm names it
     own -= {kind for kind in own if issubclass(kind, LocalUpdate) and not hasattr(kind, "step")}
     return {kind for kind in own if not inspect.isabstract(kind)}
+
+
+def _public(kind: type) -> bool:
+    """Return whether a class is in its module: not one of an example, or of the warm-up."""
+    found = getattr(sys.modules[kind.__module__], kind.__name__, None)
+    return found is kind and not kind.__name__.startswith("_")
 
 
 def _stored(kind: type) -> str:
