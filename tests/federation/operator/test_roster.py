@@ -278,7 +278,8 @@ def test_the_noise_is_enough_without_any_one_member_of_a_set(minimum, clients, h
 @pytest.mark.parametrize(
     "content",
     ["", "[]", "{}", '{"version": 2, "members": {}}', '{"version": 1, "members": {"a": "!"}}',
-     '{"version": 1, "members": {"a": "AAAA"}}', '{"version": 1, "members": 3}'],
+     '{"version": 1, "members": {"a": "AAAA"}}', '{"version": 1, "members": 3}',
+     "[" * 100_000],
 )  # fmt: skip
 def test_a_broken_roster_is_refused_by_its_file(tmp_path, content):
     shop = made(tmp_path) / "clients" / "shop-1"
