@@ -317,6 +317,9 @@ def test_the_commands(tmp_path):
     assert KeyRequest.read(requests[1]).fingerprint in out.stdout
     assert "Made here: the key of shop-5. Whoever has a copy can act as" in out.stdout
     assert "copies" in out.stdout
+    out = federation("renew", folder, "shop-1", "shop-5")
+    assert f"Copy {folder}/clients/shop-1/* into the folder with its key, which stays" in out.stdout
+    assert f"Copy {folder}/clients/shop-5/* to its machine" in out.stdout
     out = federation("revoke", folder, "shop-5")
     assert out.returncode == 0, out.stderr
     digest = Bundle.read(folder / "coordinator").agreement.roster
