@@ -49,7 +49,7 @@ def test_what_a_member_makes(tmp_path):
     with pytest.raises(fg.InvalidInput, match=r"a folder without key\.pem"):
         KeyRequest.make(tmp_path / "b", "b")
     assert files(tmp_path) == before
-    for name in ("x.y", "coordinator", ""):
+    for name in ("x.y", "coordinator", "server", "authority", ""):
         with pytest.raises(fg.InvalidInput, match="client = "):
             KeyRequest.make(tmp_path / "c", name)
     assert not (tmp_path / "c").exists()

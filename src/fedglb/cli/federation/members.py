@@ -106,8 +106,9 @@ def revoke(
     """Revoke clients: the running server disconnects them, and only them, at once.
 
     Run it on the server's machine; the clients' keys are not needed. Their samples stay in the
-    model. With secure sums it writes a roster without them, for the other agents. If too few
-    members are left, it revokes all the same, and there are no sums until others are added.
+    model until the next update; with fedglb-private, what they released stays. With secure sums it
+    writes a roster without them, for the other agents. If too few members are left, it revokes all
+    the same, and there are no sums until others are added.
 
     Example: fedglb federation revoke ./demo shop-3
     """

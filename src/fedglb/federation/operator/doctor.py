@@ -27,7 +27,7 @@ from fedglb.federation.doctor import (
     software,
     sqlite_file,
 )
-from fedglb.federation.names import COORDINATOR
+from fedglb.federation.names import COORDINATOR, THE_AUTHORITY
 from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import RESTORE, Authority
 from fedglb.federation.operator.folder import (
@@ -40,7 +40,7 @@ from fedglb.federation.operator.folder import (
 )
 from fedglb.federation.operator.listing import ends
 from fedglb.federation.operator.nats_server import ServerFault
-from fedglb.federation.operator.registry import MEMBERS, SETTINGS, THE_AUTHORITY, Registry
+from fedglb.federation.operator.registry import MEMBERS, SETTINGS, Registry
 from fedglb.federation.secure_sums.roster import Roster
 
 _STATE = "state.db"

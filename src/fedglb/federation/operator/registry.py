@@ -32,8 +32,6 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
 SETTINGS, MEMBERS = "federation.toml", "registry.json"
-#: `renew`'s names for server and authority: no client may have them.
-THE_SERVER, THE_AUTHORITY = "server", "authority"
 _DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 
 
@@ -129,8 +127,6 @@ class Registry:
         """Raise unless all these names can be added."""
         _check_names(names)
         for name in names:
-            if name in (THE_SERVER, THE_AUTHORITY):
-                raise InvalidInput("client", name, f"another name: this one is the {name}'s")
             if name in self.clients:
                 allowed = "an unused name: if the key was lost, revoke the name first"
                 raise InvalidInput("client", name, allowed)
