@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import stat
 import subprocess
+from dataclasses import replace
 
 import pytest
 from cryptography import x509
@@ -48,7 +49,7 @@ def test_what_a_member_makes(tmp_path):
     with pytest.raises(fg.InvalidInput, match=r"a folder without key\.pem"):
         KeyRequest.make(tmp_path / "b", "b")
     assert files(tmp_path) == before
-    for name in ("x.y", "coordinator", ""):
+    for name in ("x.y", "coordinator", "server", "authority", ""):
         with pytest.raises(fg.InvalidInput, match="client = "):
             KeyRequest.make(tmp_path / "c", name)
     assert not (tmp_path / "c").exists()
@@ -196,3 +197,8 @@ def test_what_is_not_signed_and_changes_nothing(still, tmp_path):
         operator.add(still.folder, ["b"], requests=[one])
     operator.add(still.folder, ["b"], requests=[KeyRequest.read(csr(tmp_path / "3", "b"))])
     assert Registry.read(still.folder / "authority").members["b"].generation == 2
+    renewal.renew(still.folder, ["b"])
+    operator.revoke(still.folder, ["b"])
+    for requests in ([one], [replace(other, name="c")]):  # a stolen key stays revoked for ever
+        with pytest.raises(fg.InvalidInput, match="b has or had this one"):
+            operator.add(still.folder, [requests[0].name], requests=requests)

@@ -15,6 +15,7 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import doctor
+from fedglb.federation.agent.roster import accept_roster
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.key_request import REQUEST, KeyRequest
 from fedglb.federation.operator import operator
@@ -223,6 +224,52 @@ def test_a_larger_roster_is_not_followed_back(still, tmp_path):
         opened(still, tmp_path, "a", follow_roster=True)
 
 
+def test_a_smaller_roster_under_another_agreement_changes_nothing(still, tmp_path):
+    """A folder with fewer members and a lower minimum is refused before the roster is taken up."""
+    with opened(still, tmp_path, "a", follow_roster=True):
+        pass
+    folder = still.folder / "clients" / "a"
+    old = {path: path.read_bytes() for path in (folder / FILE, folder / "federation.toml")}
+    operator.revoke(still.folder, ["e"])
+    text = (folder / "federation.toml").read_text()
+    assert "minimum = 4" in text
+    (folder / "federation.toml").write_text(text.replace("minimum = 4", "minimum = 3"))
+    with pytest.raises(InvalidInput, match="secure_sums = '3'"):
+        opened(still, tmp_path, "a", follow_roster=True)
+    digest = Bundle.read(folder).agreement.roster
+    with pytest.raises(InvalidInput, match="secure_sums = '3'"):
+        accept_roster(tmp_path / "a.db", folder, digest)
+    for path, content in old.items():
+        path.write_bytes(content)
+    with opened(still, tmp_path, "a"):
+        pass  # the roster accepted first still is
+
+
+def test_a_roster_that_could_not_be_taken_up_is_tried_again(still, tmp_path, caplog):
+    """First the key beside it is another one, then the disk is full."""
+    folder, fails = still.folder / "clients" / "a", [OSError(28, "No space left on device")]
+    key = (folder / "key.pem").read_bytes()
+    with opened(still, tmp_path, "a", follow_roster=True) as agent:
+        first, follow = digest_of(agent), agent._session.follow_roster
+
+        def full(place):
+            if digest_of(agent) != Bundle.read(place).agreement.roster and good and fails:
+                raise fails.pop()
+            return follow(place)
+
+        good, agent._session.follow_roster = [], full
+        shutil.copy(still.folder / "clients" / "b" / "key.pem", folder)
+        operator.revoke(still.folder, ["e"])
+        eventually(lambda: "not the key of cert.pem" in caplog.text, "a word")
+        assert digest_of(agent) == first
+        assert Roster.parse(agent._client.store.roster, tmp_path).digest.hex() == first
+        good.append(True)
+        (folder / "key.pem").write_bytes(key)
+        smaller = still.coordinator_bundle.agreement.roster
+        eventually(lambda: digest_of(agent) == smaller, "the smaller roster")
+        assert not fails
+
+
 def test_over_a_real_server(tmp_path):
     """Revoked, followed, and the next update goes on without the revoked one."""
     with federation(tmp_path, NAMES, agreed(updates=60, first=0.3, growth=1.05)) as running:
@@ -317,6 +364,9 @@ def test_the_commands(tmp_path):
     assert KeyRequest.read(requests[1]).fingerprint in out.stdout
     assert "Made here: the key of shop-5. Whoever has a copy can act as" in out.stdout
     assert "copies" in out.stdout
+    out = federation("renew", folder, "shop-1", "shop-5")
+    assert f"Copy {folder}/clients/shop-1/* into the folder with its key, which stays" in out.stdout
+    assert f"Copy {folder}/clients/shop-5/* to its machine" in out.stdout
     out = federation("revoke", folder, "shop-5")
     assert out.returncode == 0, out.stderr
     digest = Bundle.read(folder / "coordinator").agreement.roster

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -168,7 +169,7 @@ class Agreement:
         trigger = self.algorithm.trigger
         return trigger.seconds() if isinstance(trigger, Geometric) else ()
 
-    @property
+    @cached_property
     def setting(self) -> Setting:
         """The setting of clients and coordinator; it has no horizon."""
         return self.algorithm.setting(self.problem, self.max_clients, None, self.minimum)

@@ -81,6 +81,10 @@ class Bundle:
         roster = self.roster
         return agreement if roster is None else agreement.with_roster(roster.digest, roster.names)
 
+    def facts(self) -> dict[str, str]:
+        """Return what a member's file belongs to: the agreement, the federation, the member."""
+        return {**self.agreement.facts(), "federation": self.federation, "client": self.client}
+
     @cached_property
     def roster(self) -> Roster | None:
         """The members of secure sums and their keys; None: no secure sums."""

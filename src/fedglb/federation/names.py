@@ -11,8 +11,8 @@ from fedglb.errors import InvalidInput, under
 
 #: The version of `federation.toml`, `roster.json` and `registry.json`. SQLite files have their own.
 VERSION = 1
-#: The coordinator's name; no client may have it.
-COORDINATOR = "coordinator"
+#: Names that no client may have: the coordinator's, and `renew`'s for server and authority.
+COORDINATOR, THE_SERVER, THE_AUTHORITY = "coordinator", "server", "authority"
 _LONGEST = 1000  # characters
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -35,8 +35,8 @@ def check_name(argument: str, name: object) -> str:
 
 def check_client(name: object, argument: str = "client") -> str:
     """Return `name` if it is valid for a client, or raise `InvalidInput`."""
-    if check_name(argument, name) == COORDINATOR:
-        raise InvalidInput(argument, name, "another name: this one is the coordinator's")
+    if check_name(argument, name) in (COORDINATOR, THE_SERVER, THE_AUTHORITY):
+        raise InvalidInput(argument, name, f"another name: this one is the {name}'s")
     return str(name)
 
 

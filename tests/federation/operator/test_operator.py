@@ -19,6 +19,7 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator import nats_config, nats_server, operator
 from fedglb.federation.operator.authority import Authority
+from fedglb.federation.operator.registry import Registry
 from fedglb.federation.probe import Probe
 from fedglb.io.atomic import exclusive_lock
 from tests.federation.helpers import nats_process
@@ -193,6 +194,19 @@ def test_a_configuration_that_the_server_refuses_is_rolled_back(still, monkeypat
     with pytest.raises(nats_server.ServerFault, match="rejects the configuration"):
         operator.revoke(still.folder, ["a"])
     assert files(still.folder) == before
+
+
+def test_who_is_revoked_can_be_revoked_again_until_the_server_rejects_it(still, monkeypatch):
+    """A kill before the server's reload must not end in "no such client" while it is admitted."""
+
+    def dies(*_, **__):
+        assert set(Registry.read(still.folder / "authority").clients) == {"a", "b"}
+        raise nats_server.ServerFault("does not reject")
+
+    monkeypatch.setattr(operator, "verify", dies)
+    with pytest.raises(nats_server.ServerFault, match="does not reject"):
+        operator.revoke(still.folder, ["a"])
+    assert set(Registry.read(still.folder / "authority").clients) == {"b"}
 
 
 def test_without_nats_server_members_still_change_and_the_way_to_one_is_told(

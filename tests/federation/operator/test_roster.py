@@ -190,6 +190,22 @@ def test_a_death_at_any_write_and_the_command_given_again(tmp_path, monkeypatch,
     assert failing > 5
 
 
+@pytest.mark.parametrize(
+    ("change", "name"), [(operator.add, "shop-5"), (operator.revoke, "shop-4")]
+)
+def test_an_interrupted_command_is_to_be_given_again(tmp_path, monkeypatch, change, name):
+    """Not `renew`, which would let a client in again that was about to be revoked."""
+    place = made(tmp_path, [*NAMES, "shop-4"], max_clients=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(Registry, "write", lambda *_: None)
+        change(place, [name])
+    found = {f.check: f.remedy for f in doctor(place) if f.grade == "fault"}
+    assert "give it again" in found["roster"]
+    assert found["server files"].startswith("if an add or revoke was interrupted, give it again")
+    change(place, [name])
+    assert {f.check for f in doctor(place) if f.grade == "fault"} == {"server"}
+
+
 def test_a_coordinator_takes_up_a_changed_roster_and_nothing_else(tmp_path):
     place = made(tmp_path, [*NAMES, "shop-4"])
     state = place / "coordinator" / "state.db"
@@ -278,7 +294,8 @@ def test_the_noise_is_enough_without_any_one_member_of_a_set(minimum, clients, h
 @pytest.mark.parametrize(
     "content",
     ["", "[]", "{}", '{"version": 2, "members": {}}', '{"version": 1, "members": {"a": "!"}}',
-     '{"version": 1, "members": {"a": "AAAA"}}', '{"version": 1, "members": 3}'],
+     '{"version": 1, "members": {"a": "AAAA"}}', '{"version": 1, "members": 3}',
+     "[" * 100_000],
 )  # fmt: skip
 def test_a_broken_roster_is_refused_by_its_file(tmp_path, content):
     shop = made(tmp_path) / "clients" / "shop-1"

@@ -32,7 +32,9 @@ AGREEMENT = {"max_clients", "problem", "algorithm", "reward_limit", "feature_map
 PROBLEM = {"dim", "link", "radius", "noise", "curvature"}
 SETTINGS = {"version", "federation", "hosts", "port", "bind", "agreement"}
 BUNDLE = {"version", "federation", "client", "server", "agreement"}
-MEMBER = {"generation", "serial", "since", "issued", "ends", "key", "own_key", "revoked"}
+MEMBER = {
+    "generation", "serial", "since", "issued", "ends", "key", "own_key", "revoked", "former",
+}  # fmt: skip
 
 
 @pytest.fixture

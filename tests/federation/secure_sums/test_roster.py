@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+)
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.secure_sums.roster import Roster
@@ -50,6 +54,14 @@ def test_a_set_with_a_stranger_is_refused():
         roster.public_key("stranger")
 
 
+def compressed(key):
+    """The same P-256 key in the other encoding: it could hide that a key is there twice."""
+    point = load_der_public_key(key).public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
+    found = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + point
+    assert load_der_public_key(found) == load_der_public_key(key)
+    return found
+
+
 def test_keys_are_of_one_kind_and_each_has_one_holder():
     keys = roster_of(["a", "b"]).keys
     with pytest.raises(InvalidInput, match="a different key for each member"):
@@ -58,7 +70,7 @@ def test_keys_are_of_one_kind_and_each_has_one_holder():
     others = [
         ed25519.Ed25519PrivateKey.generate().public_key().public_bytes(*as_der),
         ec.generate_private_key(ec.SECP384R1()).public_key().public_bytes(*as_der),
-        b"", b"no key",
+        b"", b"no key", compressed(keys["b"]),
     ]  # fmt: skip
     for other in others:
         with pytest.raises(InvalidInput, match="P-256"):

@@ -25,7 +25,8 @@ def key(
 
     The key (FOLDER/key.pem) never leaves this machine. Send FOLDER/request.pem to the federation's
     operator, who runs `fedglb federation init` or `add` with --request; it is not secret. Then copy
-    the operator's files into FOLDER: they have no key. Nobody but you can act as this client.
+    the operator's files into FOLDER: they have no key. In secure sums, where the others have the
+    roster with this key, nobody but you can act as this client.
 
     Example: fedglb agent key ./shop-3
     """

@@ -106,8 +106,9 @@ def revoke(
     """Revoke clients: the running server disconnects them, and only them, at once.
 
     Run it on the server's machine; the clients' keys are not needed. Their samples stay in the
-    model. With secure sums it writes a roster without them, for the other agents. If too few
-    members are left, it revokes all the same, and there are no sums until others are added.
+    model until the next update; with fedglb-private, what they released stays. With secure sums it
+    writes a roster without them, for the other agents. If too few members are left, it revokes all
+    the same, and there are no sums until others are added.
 
     Example: fedglb federation revoke ./demo shop-3
     """
@@ -159,10 +160,10 @@ def renew(
     """Issue new certificates for existing members; nobody is disconnected.
 
     The old certificate stays valid until it expires. If a key may be stolen, `revoke` the client
-    and `add` it again. Server and coordinator get their new certificates at once; move each
-    client's folder to its machine, in the place of the old one. Running coordinators and agents
-    load a new certificate within seconds. The authority's certificate expires after ten years:
-    renew it before, and then all others.
+    and `add` it again. Server and coordinator get their new certificates at once; copy the files of
+    each client's folder over those on its machine, where a key that the client made stays. Running
+    coordinators and agents load a new certificate within seconds. The authority's certificate
+    expires after ten years: renew it before, and then all others.
 
     Example: fedglb federation renew ./demo --all --within 60
     """
@@ -181,9 +182,12 @@ def renew(
         })  # fmt: skip
         return
     for name, ends in done.renewed.items():
-        place = done.folders.get(name)
-        move = "" if place is None else f"; move {place} to its machine by a safe channel (scp)"
-        typer.echo(f"{name}: renewed until {ends:%Y-%m-%d}{move}.")
+        typer.echo(f"{name}: renewed until {ends:%Y-%m-%d}.")
+        if place := done.folders.get(name):
+            has_key = (place / "key.pem").exists()
+            safely = "to its machine by a safe channel (scp, not mail)"
+            where = safely if has_key else "into the folder with its key, which stays"
+            typer.echo(f"  Copy {place}/* {where}.")
     if not done.renewed:
         typer.echo("Nothing to renew.")
     elif done.verified:

@@ -182,13 +182,13 @@ class Agent:
             allowed = "False in a private federation: reported sums of rewards have no noise"
             raise InvalidInput("report_rewards", True, allowed)
         name = ALONE if found is None else found.client
-        federation = ALONE if found is None else found.federation
+        alone = {**agreement.facts(), "federation": ALONE, "client": ALONE}
         store = AgentStore(Path(path), durable, wait)
         try:
             preload(agreement, alone=found is None)
             with named_damage("agent", path):
                 store.agree(
-                    {**agreement.facts(), "federation": federation, "client": name},
+                    alone if found is None else found.facts(),
                     None if found is None else _roster(store, found, follow_roster),
                 )
                 client = DurableClient(name, agreement, store, rules)

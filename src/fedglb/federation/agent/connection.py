@@ -41,7 +41,7 @@ class AgentConnection:
         self._waiting: deque[bytes] = deque()  # while a pass runs in the pool
         self._pass: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
-        self._roster: object = None  # which roster's file was read last
+        self._roster: object = None  # which roster, and which other files, were read last
         self._open, self._closing, self._ended = True, threading.Lock(), threading.Event()
         self._background = Background.enter()
         self._connection = Connection(
@@ -129,7 +129,7 @@ class AgentConnection:
 
     def _look_for_roster(self) -> None:
         """Read a changed roster in the pool; messages wait meanwhile."""
-        found = self._bundle.roster_file()
+        found = self._bundle.roster_file(), self._bundle.replaced()
         if self._session.sums is None or self._pass is not None or found == self._roster:
             return
         self._roster = found
@@ -175,6 +175,7 @@ class AgentConnection:
         except Unavailable:  # closed meanwhile
             return []
         except Exception:  # for example a full disk: the coordinator asks again
+            self._roster = None  # read it again
             log.exception("failed to handle a message of the coordinator")
             return []
 

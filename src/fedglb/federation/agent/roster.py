@@ -38,7 +38,7 @@ def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
     store = AgentStore(path, "power")
     try:
         with named_damage("agent", path):
-            store.accept_roster(roster.digest.hex(), roster.content)
+            store.accept_roster(own.facts(), roster.content)
     finally:
         store.close()
     return roster
@@ -62,7 +62,7 @@ def follow_roster(store: AgentStore, bundle: Bundle) -> bool:
         )
         raise InvalidInput(ROSTER, roster.digest.hex(), allowed)
     _check_member(roster, bundle)
-    store.accept_roster(roster.digest.hex(), roster.content)
+    store.accept_roster(bundle.facts(), roster.content)
     return True
 
 

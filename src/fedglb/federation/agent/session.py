@@ -238,14 +238,14 @@ class AgentSession:
             if found != [ROSTER] or not self.follows_roster:
                 allowed = "the agreement in the agent's file: see `fedglb agent accept`"
                 raise InvalidInput("bundle", ", ".join(found), allowed)
+            sums = AgentSums.of(bundle, self.answers, self.session)  # raises for a wrong key
             with client.locked():
                 client.ready()
                 follow_roster(client.store, bundle)
         except InvalidInput as error:
             log.warning("the agent continues with the roster it had: %s", error)
             return []
-        self.sums = AgentSums.of(bundle, self.answers, self.session)
-        client.agreement = bundle.agreement
+        self.sums, client.agreement = sums, bundle.agreement
         self._facts, self.admitted = bundle.agreement.facts(), False
         log.info("follows the smaller roster %s", bundle.agreement.roster)
         return [self.hello()]

@@ -140,6 +140,9 @@ class AgentStore:
             with transaction(self._db):
                 self._db.executemany("INSERT INTO facts VALUES (?, ?)", new.items())
             return
+        self._check_same(before, facts)
+
+    def _check_same(self, before: Mapping[str, str], facts: Mapping[str, str]) -> None:
         for name in sorted({*before, *facts}, key=lambda name: (not name.endswith(".name"), name)):
             if before.get(name) != facts.get(name):
                 allowed = f"{before.get(name)!r}, as in {self.path}, or a new file"
@@ -156,13 +159,18 @@ class AgentStore:
         """The content of the accepted roster's file; None: no secure sums."""
         return fact(self._db, _ROSTER)  # type: ignore[no-any-return]
 
-    def accept_roster(self, digest: str, roster: bytes) -> None:
-        """Replace the accepted roster; there is no consent to a sum under the old one any more."""
+    def accept_roster(self, facts: Mapping[str, str], roster: bytes) -> None:
+        """Replace the accepted roster; there is no consent to a sum under the old one any more.
+
+        `facts` are those of `agree`; all others must be the same as before.
+        """
         before = self.agreed
         if before is None or ROSTER not in before:
-            raise InvalidInput(ROSTER, digest, f"a file with a roster: {self.path} has none")
+            allowed = f"a file with a roster: {self.path} has none"
+            raise InvalidInput(ROSTER, facts[ROSTER], allowed)
+        self._check_same(before, {**facts, ROSTER: before[ROSTER]})
         with transaction(self._db):
-            set_fact(self._db, _AGREEMENT, msgspec.json.encode({**before, ROSTER: digest}))
+            set_fact(self._db, _AGREEMENT, msgspec.json.encode(dict(facts)))
             set_fact(self._db, _ROSTER, roster)
             self.updates.withdraw(None, None)
 

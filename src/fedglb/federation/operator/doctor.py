@@ -27,16 +27,24 @@ from fedglb.federation.doctor import (
     software,
     sqlite_file,
 )
-from fedglb.federation.names import COORDINATOR
+from fedglb.federation.names import COORDINATOR, THE_AUTHORITY
 from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import RESTORE, Authority
-from fedglb.federation.operator.folder import AUTHORITY, CLIENTS, SERVER, accounts, roster
+from fedglb.federation.operator.folder import (
+    AUTHORITY,
+    CLIENTS,
+    SERVER,
+    accounts,
+    min_members,
+    roster,
+)
 from fedglb.federation.operator.listing import ends
 from fedglb.federation.operator.nats_server import ServerFault
-from fedglb.federation.operator.registry import MEMBERS, SETTINGS, THE_AUTHORITY, Registry
+from fedglb.federation.operator.registry import MEMBERS, SETTINGS, Registry
 from fedglb.federation.secure_sums.roster import Roster
 
 _STATE = "state.db"
+_INTERRUPTED = "if an add or revoke was interrupted, give it again"
 _AUTHORITY_SOON = timedelta(days=365)  # every client needs a renewed bundle by then
 
 
@@ -126,7 +134,8 @@ def _server_files(place: Path, registry: Registry, authority: Certificate) -> It
         yield Finding("server files", "fault", text, renew)
     if (folder / nats_config.ACCOUNTS).read_bytes() != accounts(registry):
         text = f"{nats_config.ACCOUNTS} differs from {MEMBERS}"
-        yield Finding("server files", "fault", text, renew)
+        # first: `renew` would admit a client again that was about to be revoked
+        yield Finding("server files", "fault", text, f"{_INTERRUPTED}; else {renew}")
     if nats_server.found():
         try:
             nats_server.check(folder)
@@ -174,14 +183,16 @@ def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
 
 def _roster(place: Path, registry: Registry, members: Roster) -> Finding:
     """Check that the roster has all clients and no revoked ones."""
-    revoked = sorted(set(members.keys) - set(registry.clients))
-    if revoked:
-        left = len(registry.clients)
-        text = f"no secure sums: {', '.join(revoked)} revoked, and {left} clients are too few"
+    left = len(registry.clients)
+    if members.keys == {name: registry.members[name].public_key for name in registry.clients}:
+        text = f"{left} members of secure sums: {members.digest.hex()}"
+        return Finding("roster", "ok", text)
+    if left < min_members(registry.settings):
+        revoked = ", ".join(sorted(set(members.keys) - set(registry.clients)))
+        text = f"no secure sums: {revoked} revoked, and {left} clients are too few"
         how = f"fedglb federation add {place} NAME --request FILE"
         return Finding("roster", "fault", text, how)
-    text = f"{len(members.names)} members of secure sums: {members.digest.hex()}"
-    return Finding("roster", "ok", text)
+    return Finding("roster", "fault", f"the roster differs from {MEMBERS}", _INTERRUPTED)
 
 
 def _server(place: Path) -> Iterator[Finding]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import CA, CERTIFICATE
 from fedglb.federation.certificates import Certificate
-from fedglb.federation.names import COORDINATOR
+from fedglb.federation.names import COORDINATOR, THE_AUTHORITY, THE_SERVER
 from fedglb.federation.operator.folder import AUTHORITY, SERVER, place_of
-from fedglb.federation.operator.registry import THE_AUTHORITY, THE_SERVER, Registry
+from fedglb.federation.operator.registry import Registry
 
 _SPECIAL = {THE_AUTHORITY: Path(AUTHORITY, "ca.pem"), THE_SERVER: Path(SERVER, "server.pem")}
 

@@ -124,12 +124,14 @@ def revoke(folder: str | Path, names: Sequence[str]) -> bool:
         for name in names:
             shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
         write_roster(place, new)
-        new.write(place / AUTHORITY)  # last: until then the command can be given again
         contexts = {
             name: short_lived_context(place, authority, new.settings, name, old.admitted[name])
             for name in names
         }
-        return verify(place, new.settings, contexts, wanted=False)
+        try:
+            return verify(place, new.settings, contexts, wanted=False)
+        finally:  # after the reload: until it is done the command can be given again
+            new.write(place / AUTHORITY)
 
 
 def _check_free(place: Path) -> None:

@@ -32,8 +32,6 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
 SETTINGS, MEMBERS = "federation.toml", "registry.json"
-#: `renew`'s names for server and authority: no client may have them.
-THE_SERVER, THE_AUTHORITY = "server", "authority"
 _DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 
 
@@ -81,7 +79,8 @@ class RegisteredMember(msgspec.Struct, frozen=True):
 
     `since` is when its holder became a member, `issued` and `ends` are the certificate's dates,
     `key` is its public key (DER, base64). `own_key`: the member made the key, and the operator
-    never had it. `revoked` is when it was revoked (None: never).
+    never had it. `revoked` is when it was revoked (None: never). `former` are the keys that this
+    name had before: nobody gets a certificate for them again.
     """
 
     generation: int
@@ -92,6 +91,7 @@ class RegisteredMember(msgspec.Struct, frozen=True):
     key: str
     own_key: bool = False
     revoked: str | None = None
+    former: tuple[str, ...] = ()
 
     @property
     def public_key(self) -> bytes:
@@ -127,8 +127,6 @@ class Registry:
         """Raise unless all these names can be added."""
         _check_names(names)
         for name in names:
-            if name in (THE_SERVER, THE_AUTHORITY):
-                raise InvalidInput("client", name, f"another name: this one is the {name}'s")
             if name in self.clients:
                 allowed = "an unused name: if the key was lost, revoke the name first"
                 raise InvalidInput("client", name, allowed)
@@ -152,7 +150,11 @@ class Registry:
 
     def check_keys(self, keys: Mapping[str, bytes]) -> None:
         """Raise unless these keys of new clients differ from each other and from all others'."""
-        users = {member.public_key: name for name, member in self.members.items()}
+        users = {
+            base64.b64decode(key): name
+            for name, member in self.members.items()
+            for key in (member.key, *member.former)
+        }
         for name, key in keys.items():
             if key in users:
                 allowed = f"a new key: {users[key]} has or had this one; run `fedglb agent key`"
@@ -175,13 +177,16 @@ class Registry:
         return replace(self, members={**self.members, **gone})
 
     def _issued(self, name: str, issued: IssuedCertificate) -> RegisteredMember:
-        renewed = self.members[name] if name in self.admitted else None
+        before = self.members.get(name)
+        renewed = before if name in self.admitted else None
         certificate = Certificate(issued.certificate)
+        key = base64.b64encode(certificate.public_key).decode()
+        had = (*before.former, before.key) if before else ()
         return RegisteredMember(
             self.next_generation(name), issued.serial, renewed.since if renewed else _now(), _now(),
             certificate.ends.isoformat(timespec="seconds"),
-            base64.b64encode(certificate.public_key).decode(),
-            renewed.own_key if renewed else not issued.key,
+            key, renewed.own_key if renewed else not issued.key,
+            former=tuple(each for each in had if each != key),
         )  # fmt: skip
 
     @classmethod

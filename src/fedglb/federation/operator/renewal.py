@@ -16,7 +16,7 @@ from pathlib import Path
 from fedglb.errors import InvalidInput, integer, number
 from fedglb.federation.bundle import CA
 from fedglb.federation.certificates import Certificate, IssuedCertificate
-from fedglb.federation.names import COORDINATOR, check_name
+from fedglb.federation.names import COORDINATOR, THE_AUTHORITY, THE_SERVER, check_name
 from fedglb.federation.operator import nats_config
 from fedglb.federation.operator.authority import CA_DAYS, DAYS, Authority
 from fedglb.federation.operator.folder import (
@@ -36,7 +36,7 @@ from fedglb.federation.operator.folder import (
 )
 from fedglb.federation.operator.listing import ends
 from fedglb.federation.operator.nats_server import ServerFault
-from fedglb.federation.operator.registry import THE_AUTHORITY, THE_SERVER, Registry
+from fedglb.federation.operator.registry import Registry
 from fedglb.federation.probe import patiently
 from fedglb.federation.secure_sums.roster import FILE as ROSTER
 from fedglb.io.atomic import UNFINISHED, atomic_write

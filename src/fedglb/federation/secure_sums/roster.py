@@ -16,7 +16,11 @@ from pathlib import Path
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_der_public_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+)
 
 from fedglb.errors import InvalidInput, under
 from fedglb.federation.names import VERSION, check_client, check_version
@@ -42,11 +46,10 @@ class Roster:
         for name, key in self.keys.items():
             check_client(name, "roster")
             _p256(name, key)
-        for key in self.keys.values():
-            same = [name for name, other in self.keys.items() if other == key]
-            if len(same) > 1:
-                allowed = "a different key for each member"
-                raise InvalidInput("roster", same, allowed)
+        users: dict[bytes, str] = {}
+        for name, key in self.keys.items():
+            if (other := users.setdefault(key, name)) != name:
+                raise InvalidInput("roster", [other, name], "a different key for each member")
 
     @classmethod
     def read(cls, path: Path) -> Roster:
@@ -67,7 +70,7 @@ class Roster:
             keys = {n: base64.b64decode(k, validate=True) for n, k in document.members.items()}
         except InvalidInput:
             raise
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise _changed(path, error) from None
         return cls(keys)
 
@@ -141,6 +144,11 @@ def _p256(name: str, key: bytes) -> ec.EllipticCurvePublicKey:
         found = load_der_public_key(key)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         found = None
-    if not isinstance(found, ec.EllipticCurvePublicKey) or found.curve.name != "secp256r1":
+    if (
+        not isinstance(found, ec.EllipticCurvePublicKey)
+        or found.curve.name != "secp256r1"
+        # in one encoding only: equal keys are equal bytes
+        or found.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != key
+    ):
         raise InvalidInput(("roster", name), key.hex()[:40], "a P-256 public key in DER")
     return found
