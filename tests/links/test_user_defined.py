@@ -219,6 +219,25 @@ def test_functions_that_contradict_each_other_are_refused(functions, said):
         fg.Problem(D, link, radius=2.0)
 
 
+def not_for_numba(z):
+    return z
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda z: not_for_numba(z), "Untyped global name 'not_for_numba'"),
+        (lambda z: None, "No conversion from none to float64"),
+        (lambda z: 1.0 / (z - z), "scalar_variance is inf"),
+    ],
+)
+def test_a_function_that_is_no_number_is_refused_in_one_line(function, said):
+    with pytest.raises(fg.InvalidInput, match=said) as caught:
+        fg.Problem(D, wrong(Hyperbolic, scalar_variance=function))
+    assert "\n" not in str(caught.value)
+
+
 def test_a_wrong_subclass_of_a_shipped_link_is_refused():
     link = wrong(fg.Logistic, scalar_mean=lambda z: 0.5 + 0.25 * math.tanh(z))
     with pytest.raises(fg.InvalidInput, match=MEAN):

@@ -75,6 +75,8 @@ def test_the_default_threshold_follows_from_the_setting():
     trigger = algorithm.trigger.resolved(setting)
     assert trigger.level == pytest.approx(300 / (20 * gain))
     assert trigger == Event(trigger.level, max_gain=1.0)
+    env = fg.Synthetic(setting.problem, clients=20, arms=3)
+    assert fg.simulate(algorithm, env, 300).parameters["trigger"] == repr(trigger)
     with pytest.raises(fg.InvalidInput, match=r"threshold = None: .*D >= 0, e\.g\. 0\.1"):
         algorithm.setting(fg.Problem(4), 20, None)
 

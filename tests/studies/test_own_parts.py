@@ -107,7 +107,9 @@ def test_functions_in_tables_make_what_they_would_make(tmp_path):
     assert set(result.manifest["own"]) >= {HERE}
     report = write_report(load_study(tmp_path / "out"), tmp_path / "report")
     table = json.loads(report.summary.read_text())["table"]
-    assert {row["curve"] for row in table} >= {"Cautious width=0.5", "N-ONS-GLM"}
+    assert {(row["curve"], row["dial"], row["value"]) for row in table} >= {
+        ("Cautious", "width", 0.5), ("Cautious", "width", 1.0), ("N-ONS-GLM", "", None),
+    }  # fmt: skip
 
 
 def test_a_link_and_a_problem_of_ones_own(tmp_path):

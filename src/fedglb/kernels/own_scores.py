@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
 
 from fedglb.kernels import linking
 from fedglb.kernels.layout import SCORES
@@ -40,13 +41,16 @@ def compiled(
         arms, vectors, matrices, work, factor, constants, t, key, number, client, draw
     ):
         rows, model = offered(arms, vectors, matrices, constants[0])
+        K = rows.shape[0]
+        # This memory is handed out next: scores that are left unwritten in `np.empty(K)` are NaN.
+        np.full(K, np.nan), np.full(K, np.nan), np.full(K, np.nan), np.full(K, np.nan)
         scores = ranks(read(constants), rows, model, t)
-        if scores.shape[0] != rows.shape[0]:
+        if scores.shape[0] != K:
             return INVALID
-        for k in range(rows.shape[0]):
+        for k in range(K):
+            work[SCORES, k] = scores[k]
             if not math.isfinite(scores[k]):
                 return INVALID
-            work[SCORES, k] = scores[k]
         return FINE
 
     entry = linking.compiled_here(index)

@@ -47,6 +47,13 @@ def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunc
     return ScalarFunction(int(compiled.address), call)
 
 
+def why_not_compiled(error: Exception) -> str:
+    """Return the line of numba's message that says why it cannot compile a user's function."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not line.startswith(("Failed in", "it does not"))]
+    return said[0].removesuffix(":") if said else type(error).__name__
+
+
 # -- kernels by address ------------------------------------------------------------------------
 
 Signature: TypeAlias = Literal["STEP", "RADIUS", "BOUNDS", "INDEX", "DERIVATIVES", "PROJECT"]

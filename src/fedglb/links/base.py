@@ -22,6 +22,7 @@ from fedglb.kernels.pointers import (
     address_of,
     call3,
     compile_scalar,
+    why_not_compiled,
 )
 from fedglb.kernels.sums import map1, one_by_one
 from fedglb.typing import FloatArray, IntArray
@@ -440,7 +441,7 @@ def check_link(kind: type[Link], radius: float) -> None:
     Nothing else would notice: a wrong μ or μ′ gives another model, or sets that do not cover.
     """
     names = ("scalar_cumulant", "scalar_mean", "scalar_variance")
-    functions = [compile_scalar(getattr(kind, name), 1) for name in names]
+    functions = [_compiled_part(kind, name) for name in names]
     z = radius * _PLACES
     h = _STEP * np.maximum(1.0, np.abs(z))
     wrong = []
@@ -449,9 +450,10 @@ def check_link(kind: type[Link], radius: float) -> None:
             np.asarray(_elementwise(g, at))
             for g, at in ((f, z + h), (f, z - h), (derivative, z))
         )  # fmt: skip
-        slope = (up - down) / ((z + h) - (z - h))
-        allowed = _RELATIVE * np.maximum(np.abs(slope), np.abs(claimed))
-        excess = np.abs(slope - claimed) - allowed - _ABSOLUTE * np.maximum(1.0, np.abs(up))
+        with np.errstate(invalid="ignore"):
+            slope = (up - down) / ((z + h) - (z - h))
+            allowed = _RELATIVE * np.maximum(np.abs(slope), np.abs(claimed))
+            excess = np.abs(slope - claimed) - allowed - _ABSOLUTE * np.maximum(1.0, np.abs(up))
         if not (excess <= 0.0).all():  # nan is no agreement
             k = int(np.nan_to_num(excess, nan=math.inf).argmax())
             wrong.append(
@@ -461,6 +463,15 @@ def check_link(kind: type[Link], radius: float) -> None:
     if wrong:
         fitting = "a link whose mean is the derivative of its cumulant, and its variance that of "
         raise InvalidInput("link", kind.__name__, f"{fitting}its mean: {'; '.join(wrong)}")
+
+
+def _compiled_part(kind: type[Link], name: str) -> ScalarFunction:
+    function = getattr(kind, name)
+    try:
+        return compile_scalar(function, 1)
+    except Exception as error:  # numba raises many kinds for what it does not know
+        allowed = f"a function of one float with `math` only ({why_not_compiled(error)})"
+        raise InvalidInput(f"{kind.__name__}.{name}", function, allowed) from None
 
 
 def _elementwise(function: ScalarFunction, z: ArrayLike) -> float | FloatArray:

@@ -201,7 +201,9 @@ class Learner:
         scores, rule = work[UPPER if ranked_by_bound else SCORES], self.algorithm.choice
         if arm < 0:
             choosing.scores_in_python(columns, state, t)  # of a user's rule: raises with the reason
-            raise InvalidInput(f"scores of {rule}", scores.tolist(), "finite numbers")
+            k, own = int(np.isfinite(scores).argmin()), rule.ranked_by.has_score
+            allowed = "finite numbers" + ", as in plain Python: is each of them written?" * own
+            raise InvalidInput(f"scores of {rule} at t={t}: [{k}]", float(scores[k]), allowed)
         if expected is not None:
             check_first(rule.ranked_by, scores, expected)
             self._checked = True

@@ -16,7 +16,7 @@ from fedglb.protocol.update import UpdateRecord
 from fedglb.simulation.results import Recorder, Run
 from fedglb.typing import FloatArray
 
-_PARTS = ("local_update", "global_update", "trigger", "confidence", "choice")
+_PARTS = ("local_update", "global_update", "confidence", "choice")
 #: Called with the number of steps done.
 Progress: TypeAlias = Callable[[int], None]
 
@@ -103,6 +103,7 @@ class Engine(ABC):
         return {
             "algorithm": algorithm.name,
             **{name: repr(getattr(algorithm, name)) for name in _PARTS},
+            "trigger": repr(algorithm.trigger.resolved(self.setting)),
             "exploration": algorithm.exploration,
             "ridge": algorithm.ridge if algorithm.ridge_rule is None else repr(algorithm.ridge),
             "delta": algorithm.delta,

@@ -144,7 +144,7 @@ def twice(x):
     return 2.0 * x
 
 
-HALF = 0.5
+HALF, LATE = 0.5, math.nan
 
 
 @dataclass(frozen=True)
@@ -244,6 +244,13 @@ def too_few_later(self, arms, model, t):
     return np.ones(len(arms) - (1 if t > 5 else 0))
 
 
+def not_all_written_later(self, arms, model, t):
+    scores = np.empty(len(arms))
+    for k in range(len(arms) - (1 if t > 5 else 0)):
+        scores[k] = model.mean[k]
+    return scores
+
+
 @dataclass(frozen=True)
 class Mine(fg.Choice):
     """One score is not finite, from a step on."""
@@ -276,6 +283,7 @@ SHAPE = "for arms of shape (K, d) = (6, 4)"
         (made(too_few_later), "t=6).shape = (5,): expected (K,) = (6,)"),
         (made(whole_numbers), "t=1).dtype = 'int64': expected a float array"),
         (made(not_all_written), "t=1)[5] = nan: expected finite numbers"),
+        (made(not_all_written_later), "t=6)[5] = nan: expected finite numbers"),
         (Mine(math.nan), "t=1)[2] = nan: expected finite numbers"),
         (Mine(math.inf), "t=1)[2] = inf: expected finite numbers"),
         (Mine(-math.inf), "t=1)[2] = -inf: expected finite numbers"),
@@ -361,6 +369,45 @@ def test_a_score_that_depends_on_anything_else_is_refused(monkeypatch):
     monkeypatch.setitem(by_a_global.__globals__, "HALF", 40.0)
     with pytest.raises(fg.InvalidInput, match="no global variable that changes"):
         run(rule)
+
+
+def by_a_late_global(self, arms, model, t):
+    return model.mean + (LATE if t == 4 else 0.0)
+
+
+def test_scores_that_are_finite_in_python_alone_are_refused(monkeypatch):
+    rule = made(by_a_late_global)
+    with pytest.raises(fg.InvalidInput, match=r"t=4\)\[0\] = nan"):
+        run(rule)
+    monkeypatch.setitem(by_a_late_global.__globals__, "LATE", 0.0)
+    for engine in ENGINES:
+        with pytest.raises(fg.InvalidInput, match=r"Mine\(\) at t=4: \[0\] = nan.*written"):
+            run(rule, engine)
+
+
+def unknown_to_numba(self, arms, model, t):
+    return model.mean * {"a": 1.0, 2: 2.0}["a"]
+
+
+class Counts(fg.Choice):
+    """No dataclass."""
+
+    def __init__(self, width):
+        self.width = width
+
+    def score(self, arms, model, t):
+        return model.mean + self.width * model.sd
+
+
+@pytest.mark.filterwarnings("error::numba.NumbaWarning")
+def test_numbas_own_warnings_stay_inside():
+    with pytest.warns(NotCompiled, match=r"found for signature\)$"):
+        run(made(unknown_to_numba))
+
+
+def test_results_name_a_rule_that_is_no_dataclass_without_its_address():
+    assert run(Counts(0.5)).caveats[-1] == "Counts(width=0.5): nothing is proven"
+    assert_array_equal(run(Counts(0.5)).choices, run(fg.Sigma(0.5)).choices)
 
 
 @pytest.mark.parametrize(

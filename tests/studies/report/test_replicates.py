@@ -79,6 +79,9 @@ def test_a_plot_of_a_sweep_and_of_runs(swept):
         (axes,) = fg.plot(given).axes
         assert len(axes.collections) == 1  # the band of the random one
         assert axes.texts[0].get_text().endswith(f"runs ± 1 standard error; no band: {one}")
+    rules = fg.compare([fg.fedglb_auto(), RANDOM], recording())
+    names = [text.get_text() for text in fg.plot(rules).legends[0].get_texts()]
+    assert not any("randomised" in name for name in names)  # that follows from the rule
     for given in (fg.load_sweep(swept / "same"), runs[::2]):
         (axes,) = fg.plot(given).axes
         assert not axes.collections

@@ -46,6 +46,9 @@ class Choice(ABC):
     #: ε, the probability of an arm drawn uniformly.
     epsilon: float = 0.0
 
+    def __repr__(self) -> str:  # of a rule that is no dataclass: no address in results
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
     @property
     def slack(self) -> float:
         """C: arms with U − low > C·(high − low) are not played. Infinity: all may be."""

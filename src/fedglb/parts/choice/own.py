@@ -14,6 +14,7 @@ import numpy as np
 from fedglb.errors import InvalidInput, finite
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES
+from fedglb.kernels.pointers import why_not_compiled
 from fedglb.kernels.scoring import upper_bounds
 from fedglb.typing import FloatArray
 
@@ -107,16 +108,11 @@ def _compiled(
     if not isinstance(score, types.FunctionType):
         return f"it is no function: {score!r}"
     try:
-        return own_scores.compiled(score, numbers, offered)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numba's, of code that it then may not compile
+            return own_scores.compiled(score, numbers, offered)
     except Exception as error:  # numba raises many kinds for what it does not know
-        return _reason(error)
-
-
-def _reason(error: Exception) -> str:
-    """Return the line of numba's message that says why."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    said = [line for line in lines if line and not line.startswith(("Failed in", "it does not"))]
-    return said[0] if said else type(error).__name__
+        return why_not_compiled(error)
 
 
 @functools.cache

@@ -230,7 +230,7 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
         try:
             before = first.setdefault(algorithm, choice)
         except TypeError as error:
-            allowed = f"an algorithm whose parts are frozen dataclasses ({error})"
+            allowed = f"parts that are frozen dataclasses, with tuples instead of arrays ({error})"
             raise InvalidInput(choice.key, algorithm.name, allowed) from None
         if before is not choice:
             allowed = f"each configuration once: {as_text(before.key)} already has this one"

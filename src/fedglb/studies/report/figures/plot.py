@@ -26,8 +26,8 @@ _WORDS: dict[str, str] = {
     "regret": "regret", "reward": "reward", "syncs": "global updates", "rounds": "rounds",
     "transfers": "messages with numbers", "scalars": "numbers sent",
 }  # fmt: skip
-#: Parameters in which runs of one curve may differ.
-_NO_SETTING = ("seed", "engine")
+#: What is no setting: runs of one curve may differ in it, or it follows from the others.
+_NO_SETTING = ("seed", "engine", "randomised")
 _ALLOWED = "runs, e.g. fg.simulate(...), a list of them, {'a': [run, run]} or a sweep's result"
 
 
