@@ -21,11 +21,12 @@ from fedglb.typing import FloatArray
 State = TypeVar("State", bound=LocalState, contravariant=True)
 
 #: Limits of proofs in a federation (docs/theory.md, sections 7.3 and 2.7). In simulations the first
-#: holds by construction: each interaction has its own draw, and updates take no time.
+#: holds by construction: each interaction has its own draw, and updates take no time. The second is
+#: for sets whose proof has a single event for all updates, and needs independence nowhere else.
+INDEPENDENT = "the radius needs clients' noise to be independent while they exchange no messages"
 ONE_ORDER = (
-    "the radius needs clients' noise to be independent while they exchange no messages; a union "
-    "over updates, which is not built, would do without this and add 2 log(p(p+1)) to 2 log(1/δ) "
-    "at update p: 18.4 at p = 100"
+    f"{INDEPENDENT}; a union over updates, which is not built, would do without this and add "
+    "2 log(p(p+1)) to 2 log(1/δ) at update p: 18.4 at p = 100"
 )
 ALL_CLIENTS = "nothing is proven after an update that leaves a client out, until one has all again"
 
