@@ -60,7 +60,7 @@ def _second_order(x: float) -> float:
 def lower_curvature(r: float) -> float:
     """Return κ(r) = 2(e^{−r} − 1 + r)/r²: L(θ+Δ) ≥ L(θ) + ∇LᵀΔ + ½κ(r)‖Δ‖²_H.
 
-    This and `upper_curvature` hold where r ≥ s|xᵀΔ| for every sample (Lemma 3).
+    This and `upper_curvature` hold where r ≥ s|xᵀΔ| for every sample (Lemma 17).
     """
     return _second_order(-r)
 
@@ -75,7 +75,7 @@ def upper_curvature(r: float) -> float:
 def heat_factor(v: float) -> float:
     """Return T(v) = (e^{v/2} − 1)/(v/2): E m(z+g) ≤ m(z) + ½T(v)μ′(z)v for g ~ N(0, v).
 
-    This is Lemma 2, for links with μ‴ ≤ μ′.
+    This is Lemma 16, for links with μ‴ ≤ μ′.
     """
     half = 0.5 * v
     if half == 0.0:

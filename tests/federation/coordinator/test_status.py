@@ -22,7 +22,7 @@ from fedglb.federation.coordinator.events import (
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of, stored_status
 from fedglb.federation.coordinator.store import Traffic, UpdateFinished
 from fedglb.federation.errors import Unavailable
-from fedglb.parts.confidence.base import ALL_CLIENTS, ONE_ORDER
+from fedglb.parts.confidence.base import ALL_CLIENTS, INDEPENDENT, ONE_ORDER
 from fedglb.protocol.messages import Derivatives
 from tests.federation.helpers.lossy_network import DIM, agreed, ask, harness, joined, updated
 
@@ -165,8 +165,12 @@ def test_of_one_that_never_ran_there_is_nothing_and_no_file_is_made(tmp_path):
     ("algorithm", "caveats"),
     [
         (fg.fedglb_mix(1.0), (ONE_ORDER,)),
-        (fg.fedglb_iterate(1.0), (ONE_ORDER, ALL_CLIENTS)),
-        (fg.dislinucb(1.0), (ONE_ORDER, ALL_CLIENTS)),
+        (fg.fedglb_iterate(1.0), (INDEPENDENT, ALL_CLIENTS)),
+        (fg.dislinucb(1.0), (INDEPENDENT, ALL_CLIENTS)),
+        (
+            fg.fedglb_private(8, first=60.0, growth=2.0, confidence=fg.OnePassRadius()),
+            (f"without privacy {INDEPENDENT}",),
+        ),
     ],
 )
 def test_it_says_what_the_proofs_need_in_a_federation(tmp_path, algorithm, caveats):

@@ -21,11 +21,15 @@ from fedglb.typing import FloatArray
 State = TypeVar("State", bound=LocalState, contravariant=True)
 
 #: Limits of proofs in a federation (docs/theory.md, sections 7.3 and 2.7). In simulations the first
-#: holds by construction: each interaction has its own draw, and updates take no time.
-ONE_ORDER = (
+#: holds by construction: each interaction has its own draw, and updates take no time. The second is
+#: for sets whose proof has a single event for all updates, and needs independence nowhere else.
+INDEPENDENT = (
     "the proof needs clients' noise to be independent while they exchange no messages (one event "
-    "that moves the rewards of several clients breaks this); to do without, the radius would need "
-    "2 log(p(p+1)) more beside its 2 log(1/δ) at update p, 18.4 at p = 100, which is not built"
+    "that moves the rewards of several clients breaks this)"
+)
+ONE_ORDER = (
+    f"{INDEPENDENT}; to do without, the radius would need 2 log(p(p+1)) more beside its 2 log(1/δ) "
+    "at update p, 18.4 at p = 100, which is not built"
 )
 ALL_CLIENTS = "nothing is proven after an update that leaves a client out, until one has all again"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, EPOCH, in_order
 from fedglb.kernels.linalg import dot
-from fedglb.parts.confidence.base import ALL_CLIENTS, ONE_ORDER, Confidence
+from fedglb.parts.confidence.base import ALL_CLIENTS, INDEPENDENT, Confidence
 from fedglb.parts.confidence.global_model import SYNC_RADIUS, sync_radius
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import OnsState
@@ -135,7 +135,7 @@ class FedGLBRadius(Confidence[OnsState]):
 
     state_type = OnsState
     formula = staticmethod(fedglb_formula)
-    federation_caveats = (ONE_ORDER, ALL_CLIENTS)
+    federation_caveats = (INDEPENDENT, ALL_CLIENTS)
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution

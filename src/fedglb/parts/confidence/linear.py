@@ -9,7 +9,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import EPOCH, LOG_GAIN, in_order
 from fedglb.kernels.linalg import log_det
 from fedglb.links import Identity
-from fedglb.parts.confidence.base import ALL_CLIENTS, ONE_ORDER, Confidence
+from fedglb.parts.confidence.base import ALL_CLIENTS, INDEPENDENT, Confidence
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import RidgeState
 from fedglb.problem import Problem
@@ -56,7 +56,7 @@ class Linear(Confidence[RidgeState]):
 
     state_type = RidgeState
     formula = staticmethod(linear_formula)
-    federation_caveats = (ONE_ORDER, ALL_CLIENTS)
+    federation_caveats = (INDEPENDENT, ALL_CLIENTS)
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution

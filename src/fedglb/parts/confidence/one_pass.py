@@ -13,7 +13,7 @@ from fedglb.kernels.decide import bounds_around
 from fedglb.kernels.layout import HIGH, LOW, UPPER, in_order
 from fedglb.kernels.linalg import invert, quadratic
 from fedglb.model import SharedModel, triangle_size
-from fedglb.parts.confidence.base import Confidence, check_likelihood
+from fedglb.parts.confidence.base import INDEPENDENT, Confidence, check_likelihood
 from fedglb.parts.confidence.one_pass_set import Expansion, smallest_set
 from fedglb.parts.global_update import Objective, Passed, Solution
 from fedglb.parts.local_update import FrozenHessianState
@@ -109,6 +109,7 @@ class OnePassRadius(Confidence[FrozenHessianState]):
     needs_ball = True
     needs_path = True
     sub_gaussian = False
+    federation_caveats = (f"without privacy {INDEPENDENT}",)
 
     def check(self, problem: Problem) -> None:
         """Raise `InvalidInput` if the link's loss is not a likelihood."""
