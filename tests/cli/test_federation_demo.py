@@ -107,10 +107,12 @@ def test_a_signal_leaves_no_process_and_no_folder(tmp_path, when, sign):
 
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path):
-    (tmp_path / "something").touch()
-    done = fedglb("federation", "demo", "--folder", tmp_path)
-    assert (done.returncode, "--folder" in done.stderr) == (2, True)
-    assert len(done.stderr.splitlines()) == 1
+    file = tmp_path / "something"
+    file.touch()
+    for given in (tmp_path, file):
+        done = fedglb("federation", "demo", "--folder", given)
+        assert (done.returncode, "--folder" in done.stderr) == (2, True)
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_without_nats_server_one_line_says_what_to_install(monkeypatch):

@@ -240,9 +240,10 @@ class Demo:
 
     def _prepare(self) -> None:
         """Make the federation's folder, and compile here, once, instead of in every process."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if any(self._folder.iterdir()):
+        there = self._folder.exists()
+        if there and not (self._folder.is_dir() and not any(self._folder.iterdir())):
             raise InvalidInput("folder", str(self._folder), "a new or empty folder")
+        self._folder.mkdir(parents=True, exist_ok=True)
         for name in ("logs", "agents"):
             (self._folder / name).mkdir()
         with socket.socket() as free:
@@ -252,6 +253,7 @@ class Demo:
         table, names = self._plan.table, self._plan.names
         operator.init(place, "demo", table, names, [host], port, bind=host)
         if cache().fresh:
+            self._event("compiling the kernels (once; later runs start at once)")
             preload(table.build())
 
     def _start_all(self, group: int) -> None:

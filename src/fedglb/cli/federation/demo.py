@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from fedglb.cli.progress import announce_compilation
 from fedglb.cli.report_errors import extra, fail, report_errors
 
 _INTERRUPTED = 130
@@ -48,7 +47,6 @@ def demo(
         import fedglb.federation.connection  # noqa: F401  # imported by the child processes
         from fedglb.federation.demo import Demo, DemoFailed, DemoPlan
         from fedglb.federation.operator import nats_server
-    announce_compilation()
     names = {name: f"--{name}" for name in ("clients", "decisions", "seed", "folder")}
     with report_errors(**names), _interruptible(), ExitStack() as cleanup:
         nats_server.program()  # says what to install
