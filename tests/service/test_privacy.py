@@ -189,6 +189,11 @@ def test_no_page_has_a_sample(place, paths):
         texts[f"{name} printed"] = json.dumps(place.processes[name].events).encode()
     shown = list(Page(Board()).handlers())
     assert {"/", "/status.json", "/events", "/metrics"} <= set(shown)
+
+    def on_the_page() -> bool:  # it shows the status of the last second
+        return b"a has joined" in exchange(page_url(place), "/status.json")[1]
+
+    eventually(on_the_page, "the first client on the coordinator's page")
     for path in shown:
         status, texts[f"coordinator{path}"] = exchange(page_url(place), path)
         assert status == 200, path
