@@ -27,7 +27,7 @@ _KEY = 0.75  # the line before a legend's text, and the space after it
 _ON_DARK = {
     "#000000": "#f0f0f0", "#666666": "#a9a9a9", "#444444": "#c4c4c4", "#0072B2": "#4da6e0",
     "#D55E00": "#f28241", "#009E73": "#2fc79b", "#8a6d00": "#d6b33c", "white": "#14171b",
-    "black": "#f0f0f0",
+    "#7B3FA0": "#b98ae0", "black": "#f0f0f0",
 }  # fmt: skip
 
 
@@ -112,7 +112,7 @@ LOOKS = {
     "one-ucb-glm": Look("#D55E00", "*", "-"),
     "n-ucb-glm": Look("#000000", "P", (0, (4, 2))),
     "n-ons-glm": Look("#666666", "X", (0, (1, 2))),
-    "fedglb-auto": Look("#D55E00", "h", (0, (9, 1.5))),
+    "fedglb-auto": Look("#7B3FA0", "h", (0, (9, 1.5))),
     "fedglb-mix": Look("#8a6d00", "p", (0, (3, 1, 3, 1, 1, 1))),
     "fedglb-iterate": Look("#0072B2", "d", (0, (6, 1, 2, 1)), "white"),
     "fedlinucb": Look("#56B4E9", "<", (0, (3, 1.5)), "white"),
