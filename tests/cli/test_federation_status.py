@@ -10,10 +10,12 @@ import stat
 
 import pytest
 
+from fedglb.federation import sqlite
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.operator.listing import certificate_ends
+from fedglb.federation.owner_lock import OwnerLock, Taken
 from tests.cli.in_process import agent as agent_command
 from tests.cli.in_process import federation
 from tests.cli.test_federation import INIT
@@ -41,7 +43,6 @@ def until_present(folder, names: set[str]) -> dict:
     return found
 
 
-@pytest.mark.slow  # the second coordinator sometimes does not answer: the cause is not known
 def test_running_killed_and_running_again(tmp_path, monkeypatch):
     monkeypatch.setattr(board, "_PATIENCE", PATIENCE)
     with nats_federation(tmp_path, ["a", "b"], table(4, 3)) as running:
@@ -87,6 +88,24 @@ def test_running_killed_and_running_again(tmp_path, monkeypatch):
         assert [alarm["kind"] for alarm in found["alarms"]] == ["stopped"]
         names = [each["name"] for each in found["certificates"]]
         assert names == ["a", "b", "the authority", "the coordinator", "the server"]
+
+
+def test_a_coordinator_starts_while_its_status_is_read(tmp_path, monkeypatch):
+    """The reader has the lock for an instant: a coordinator that starts then must not give up."""
+    running = nats_federation(tmp_path, ["a"], table(4, 3))
+    agreement, file = running.coordinator_bundle.agreement, tmp_path / "state.db"
+    CoordinatorStore(file, agreement).close()
+    tried = []
+
+    def lock(path):
+        tried.append(path)
+        if len(tried) < 3:
+            raise Taken
+        return OwnerLock(path)
+
+    monkeypatch.setattr(sqlite, "OwnerLock", lock)
+    CoordinatorStore(file, agreement).close()
+    assert len(tried) == 3
 
 
 @pytest.fixture

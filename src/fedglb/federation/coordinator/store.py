@@ -32,6 +32,7 @@ from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
 _VERSION = 1
+_READER = 2.0  # seconds to wait for a reader that looks at the file
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE members(
@@ -134,7 +135,8 @@ class CoordinatorStore:
     """Reads and writes the coordinator's file."""
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
-        self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
+        # `federation status` holds the lock for an instant, to see whether a coordinator runs
+        self._db = connect(path, _SCHEMA, "coordinator", _VERSION, wait=_READER)
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # agents' models must not get lost
             with named_damage("coordinator", path):
