@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from fedglb.environments import Synthetic
-from fedglb.errors import InvalidInput, integer
+from fedglb.errors import integer
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import AgreementTable
@@ -240,9 +240,7 @@ class Demo:
 
     def _prepare(self) -> None:
         """Make the federation's folder, and compile here, once, instead of in every process."""
-        there = self._folder.exists()
-        if there and not (self._folder.is_dir() and not any(self._folder.iterdir())):
-            raise InvalidInput("folder", str(self._folder), "a new or empty folder")
+        operator.check_empty(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         for name in ("logs", "agents"):
             (self._folder / name).mkdir()

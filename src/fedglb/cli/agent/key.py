@@ -39,5 +39,7 @@ def key(
         print_json({"client": made.name, "request": str(request), "key": made.fingerprint})
         return
     typer.echo(f"{made.name}: send {request} to the operator, and keep {folder / 'key.pem'} here.")
-    typer.echo(f"The key is {made.fingerprint}: the operator's command prints the same.")
+    typer.echo(
+        f"The public key's digest is {made.fingerprint}: the operator's command prints the same."
+    )
     typer.echo(f"Then copy the operator's files into {folder}, beside the key.")

@@ -277,7 +277,7 @@ def _print_next_steps(
     for number, step in enumerate(steps, 1):
         typer.echo(f"  {number}. {step}")
     for name, fingerprint in own_keys.items():
-        typer.echo(f"The key of {name} is {fingerprint}: compare it with the owner.")
+        typer.echo(f"The digest of {name}'s key is {fingerprint}: compare it with the owner's.")
     print_keys_made_here([each for each in names if each not in own_keys], digest is not None)
     if digest is not None:
         typer.echo(f"Roster: {digest}")

@@ -72,7 +72,7 @@ def add(
     for name, place in made.items():
         if name in own:
             typer.echo(f"{name}: its owner copies {place}/* into the folder with its key.")
-            typer.echo(f"  Its key is {own[name]}: compare it with the owner.")
+            typer.echo(f"  The digest of its key is {own[name]}: compare it with the owner's.")
         else:
             typer.echo(f"{name}: move {place} to its machine by a safe channel (scp, not mail).")
     print_keys_made_here([name for name in names if name not in own], digest is not None)

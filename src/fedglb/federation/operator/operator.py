@@ -134,12 +134,17 @@ def revoke(folder: str | Path, names: Sequence[str]) -> bool:
             new.write(place / AUTHORITY)
 
 
+def check_empty(place: Path) -> None:
+    """Raise `InvalidInput` unless a folder is new or empty."""
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise InvalidInput("folder", str(place), "a new or empty folder: this one is neither")
+
+
 def _check_free(place: Path) -> None:
     if (place / AUTHORITY).exists():
         allowed = "another folder: this one holds a federation (`add` adds clients to it)"
         raise InvalidInput("folder", str(place), allowed)
-    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
-        raise InvalidInput("folder", str(place), "a new or empty folder: this one is neither")
+    check_empty(place)
 
 
 def _build(
