@@ -21,6 +21,9 @@ class SharedModel:
     b: Vector | None = None  # b_t, if clients cannot derive it from θ_t and A_t
     gradient_matrix: Symmetric | None = None  # the covariance of gradients of variant 3
     ridge: float | None = None  # λ of this fit until the next one, if a rule chooses it
+    #: λ₂, the number of buckets and, for each arm with an effect, its key, D, u and b
+    #: (`kernels.effects`); None where arms have none
+    effects: Numbers | None = None
 
 
 def shared_theta(model: SharedModel | None, dim: int) -> Vector:

@@ -20,12 +20,19 @@ class Setting:
     ridge: float  # λ, the weight of the ridge penalty
     delta: float  # δ, the probability that the confidence set of some client fails in some step
     noise: NoisePlan | None = None  # clients' noise for privacy
+    effect_ridge: float = 0.0  # λ₂, of the effects of recurring arms; 0: they have none
 
     def in_force(self, model: SharedModel | None) -> Setting:
-        """Return the setting with the λ of the last shared model, if a rule chose one."""
+        """Return the setting with the λ and λ₂ of the last shared model, if a rule chose them."""
         if model is None or model.ridge is None:
             return self
-        return replace(self, ridge=model.ridge)
+        second = self.effect_ridge if model.effects is None else float(model.effects[0])
+        return replace(self, ridge=model.ridge, effect_ridge=second)
+
+    @property
+    def width(self) -> int:
+        """The numbers of a sample's row: d, and its arm's name where arms have effects."""
+        return self.problem.dim + (self.effect_ridge > 0.0)
 
     @property
     def prior_width(self) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from fedglb.errors import InvalidInput, instance, integer, number, under
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
+from fedglb.parts.effects import SHARE
 from fedglb.parts.global_update import GlobalUpdate
 from fedglb.parts.local_update import LocalUpdate
 from fedglb.parts.ridge import Evidence
@@ -219,7 +220,8 @@ class Algorithm:
             assert self.max_updates is not None
             with under("privacy"):
                 plan = self.privacy.plan(problem, learners, self.max_updates, members)
-        setting = Setting(problem, learners, horizon, float(ridge), float(self.delta), plan)
+        second = float(ridge) / SHARE if self.local_update.effects else 0.0
+        setting = Setting(problem, learners, horizon, float(ridge), float(self.delta), plan, second)
         self.confidence.check(problem)
         self.trigger.check(setting)
         smallest = min(self.local_update.prior(setting), setting.ridge)

@@ -142,6 +142,7 @@ def fedglb_mix(
         "The sets, for a `choice` that needs them. None (default): `Posterior`, one standard "
         "deviation; or `Mixture`, with a solver that keeps θ within ‖θ‖ ≤ S."
     ),
+    effects="effects",
 )
 def fedglb_auto(
     threshold: float = 0.1,
@@ -151,6 +152,7 @@ def fedglb_auto(
     ridge: float | Evidence | None = None,
     privacy: GaussianMechanism | None = None,
     confidence: Confidence[Any] | None = None,
+    effects: int | None = None,
 ) -> Algorithm:
     """FedGLB for applications: no S, c_μ, R or exploration to choose.
 
@@ -172,7 +174,7 @@ def fedglb_auto(
     """
     return Algorithm(
         name="FedGLB-Auto",
-        local_update=Anchored(),
+        local_update=Anchored(0 if effects is None else effects),
         global_update=OneExchange(math.inf, "deviation") if solver is None else solver,
         trigger=Event(threshold, clock),
         confidence=Posterior() if confidence is None else confidence,

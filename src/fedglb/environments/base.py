@@ -49,6 +49,9 @@ class Block:
     delays
         The delay of each reward in steps, whole numbers of shape (s, N), at most the environment's
         `longest_delay`; None: no delays.
+    ids
+        The arms' ids, whole numbers ≥ 0 of shape (s, N, K): arms of one id may have an effect of
+        their own. None: arms recur where their features do.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class Block:
     rewards: FloatArray | None = None
     active: BoolArray | None = None
     delays: IntArray | None = None
+    ids: IntArray | None = None
 
     def checked(self, problem: Problem, clients: int) -> Block:
         """Check the block and return it in the layout of the engines.
@@ -114,7 +118,11 @@ class Block:
         if late is not None and (late.dtype.kind not in "iu" or late.shape != offered[:2]):
             given = f"{late.dtype} array of shape {late.shape}"
             raise InvalidInput("delays", given, f"whole numbers of shape {offered[:2]}")
-        return Block(self.first, arms, means, uniforms, rewards, mask, late)
+        ids = self.ids
+        if ids is not None and (ids.dtype.kind not in "iu" or ids.shape != offered):
+            given = f"{ids.dtype} array of shape {ids.shape}"
+            raise InvalidInput("ids", given, f"whole numbers of shape {offered}")
+        return Block(self.first, arms, means, uniforms, rewards, mask, late, ids)
 
 
 def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedglb.kernels.compile import inlined_kernel, kernel
+from fedglb.kernels.effects import shift_arms
 from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER, WIDTHS
 from fedglb.kernels.philox import uniforms
 from fedglb.kernels.pointers import borrow, call_bounds, call_index
-from fedglb.kernels.scoring import TIE, pick, upper_bounds
+from fedglb.kernels.scoring import TIE, arm_bounds, pick
 from fedglb.typing import FloatArray
 
 #: Draws of one decision: the one that is played; 1, 2, … are those that estimate its probability.
@@ -57,7 +58,7 @@ def bounds_around(
 ) -> None:
     """Write the bounds xᵀcentre ± α‖x‖_{A⁻¹} of every arm x to `work`."""
     upper, widths = work[UPPER], work[WIDTHS]
-    upper_bounds(arms, centre, A_inv, alpha, upper, widths)
+    arm_bounds(arms, centre, A_inv, alpha, work, upper)
     if with_interval != 0:
         for k in range(arms.shape[1]):
             work[HIGH, k] = upper[k]
@@ -139,6 +140,7 @@ def best_arm(
 @inlined_kernel
 def decide(
     arms: FloatArray,
+    names: FloatArray,
     vectors: FloatArray,
     matrices: FloatArray,
     counters: FloatArray,
@@ -156,13 +158,16 @@ def decide(
 
     Returns −1 if a score is not finite.
 
-    `arms` is (d, K), `alpha` the radius with `exploration` in it, t counts from 1, `number` and
-    `client` are the place in the stream of random numbers. `work` (5, K) and `factor` (d, d) are
-    scratch: at the end `work` has the bounds, if the rule needs them, and the scores of the last
-    draw, but for the returned arm that of the draw that was played. `propensity` (2,) gets the
-    probability of the returned arm, given the state and the arms, and its standard error (0 where
-    it is exact); NaN where it is not estimated.
+    `arms` is (d, K), and `names` (K,) their names, empty where arms have no effects. `alpha` is the
+    radius with `exploration` in it, t counts from 1, `number` and `client` are the place in the
+    stream of random numbers. `work` (`layout.work_rows`, K) and `factor` (d, d) are scratch: at the
+    end `work` has the bounds, if the rule needs them, and the scores of the last draw, but for the
+    returned arm that of the draw that was played. `propensity` (2,) gets the probability of the
+    returned arm, given the state and the arms, and its standard error (0 where it is exact); NaN
+    where it is not estimated.
     """
+    if names.size > 0:
+        shift_arms(arms, names, counters, work)
     if params.with_bounds and params.bounds == 0:
         centre, A_inv = vectors[CENTRE], matrices[INVERSE]
         bounds_around(arms, centre, A_inv, alpha, int(params.with_interval), work)

@@ -45,7 +45,7 @@ def _from_bits_in_python(bits: np.uint64) -> float:
     return float(struct.unpack("<d", struct.pack("<Q", int(bits)))[0])
 
 
-_bits = cast("Callable[[float], np.uint64]", Intrinsic("bits", _bits_in_python))
+bits_of = cast("Callable[[float], np.uint64]", Intrinsic("bits", _bits_in_python))
 _from_bits = cast("Callable[[np.uint64], float]", Intrinsic("from_bits", _from_bits_in_python))
 
 
@@ -58,7 +58,7 @@ def small_number(n: np.uint64) -> float:
 @inlined_kernel
 def _power_of_two(n: float) -> float:
     """Return 2ⁿ for a whole number n from −1022 to 1023."""
-    return _from_bits(_bits(n + (_ROUNDER + _BIAS)) << _MANTISSA_BITS)
+    return _from_bits(bits_of(n + (_ROUNDER + _BIAS)) << _MANTISSA_BITS)
 
 
 @inlined_kernel
@@ -89,7 +89,7 @@ def log(x: float) -> float:
     x = 2ᵉm with √½ ≤ m < √2, and log m = 2 artanh s with s = (m − 1)/(m + 1). With f = m − 1 it is
     f − s(f − s²P(s²)), whose first term has no rounding error.
     """
-    bits = _bits(x) + _ONE_LESS_ROOT_HALF
+    bits = bits_of(x) + _ONE_LESS_ROOT_HALF
     e = small_number(bits >> _MANTISSA_BITS) - _BIAS
     f = _from_bits((bits & _MANTISSA) + _ROOT_HALF) - 1.0
     s = f / (f + 2.0)

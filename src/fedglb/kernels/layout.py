@@ -20,6 +20,14 @@ PROJECTION = 4
 #: Rows of the scratch of a decision, one number per arm: upper bounds, squared widths, the ends of
 #: the certified intervals, and the scores by which arms are ranked.
 UPPER, WIDTHS, LOW, HIGH, SCORES = range(5)
+#: Behind them, where arms have effects (`kernels.effects`): what is added to xᵀθ and to the squared
+#: width, the arms' names, and the d rows of shifted arms.
+OFFSET, EXTRA, NAME, SHIFTED = range(5, 9)
+
+
+def work_rows(named: bool, d: int) -> int:
+    """Return the number of rows of that scratch, where arms have names (and effects) or not."""
+    return SHIFTED + d if named else 1 + SCORES
 
 
 def in_order(numbers: Mapping[int, float]) -> tuple[float, ...]:

@@ -40,7 +40,7 @@ def compiled(
     def index(  # type: ignore[no-untyped-def]
         arms, vectors, matrices, work, factor, constants, t, key, number, client, draw
     ):
-        rows, model = offered(arms, vectors, matrices, constants[0])
+        rows, model = offered(arms, vectors, matrices, work, constants[0])
         K = rows.shape[0]
         # This memory is handed out next: scores that are left unwritten in `np.empty(K)` are NaN.
         np.full(K, np.nan), np.full(K, np.nan), np.full(K, np.nan), np.full(K, np.nan)

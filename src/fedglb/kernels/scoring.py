@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import EXTRA, OFFSET, SHIFTED, WIDTHS
 from fedglb.typing import FloatArray
 
 #: Scores that differ by less than this, relative to max(1, |best|), count as equal.
@@ -88,6 +89,32 @@ def upper_bounds(
                 widths[k] += arms[i, k] * (arms[j, k] * twice)
     for k in range(K):
         scores[k] += alpha * math.sqrt(max(widths[k], 0.0))
+
+
+@kernel
+def offered(arms: FloatArray, work: FloatArray) -> FloatArray:
+    """Return the arms, or the shifted arms where arms have effects (`kernels.effects`)."""
+    return arms if work.shape[0] <= SHIFTED else work[SHIFTED:]
+
+
+@kernel
+def arm_bounds(
+    arms: FloatArray,
+    centre: FloatArray,
+    A_inv: FloatArray,
+    alpha: float,
+    work: FloatArray,
+    scores: FloatArray,
+) -> None:
+    """Write mean + α·width of every arm to `scores`, its squared width to `work`; with effects."""
+    widths = work[WIDTHS]
+    if work.shape[0] <= SHIFTED:
+        upper_bounds(arms, centre, A_inv, alpha, scores, widths)
+    else:
+        upper_bounds(work[SHIFTED:], centre, A_inv, 0.0, scores, widths)
+        for k in range(scores.shape[0]):
+            widths[k] += work[EXTRA, k]
+            scores[k] += work[OFFSET, k] + alpha * math.sqrt(max(widths[k], 0.0))
 
 
 @kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import ArrayLike
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
-from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
+from fedglb.kernels.effects import KEYS, SLOTS, name_arms, shift_arms
+from fedglb.kernels.layout import NAME, OFFSET, SCORES, SHIFTED, UPPER, WIDTHS, work_rows
 from fedglb.model import SharedModel
 from fedglb.parts.choice import check_first, choice_params, scores_of
 from fedglb.parts.confidence import Confidence
@@ -21,7 +23,7 @@ from fedglb.parts.local_update import LocalState
 from fedglb.protocol.messages import ClientId, Message, SyncRequest
 from fedglb.samples import Samples
 from fedglb.setting import Setting
-from fedglb.typing import FloatArray
+from fedglb.typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ class Choosing:
     def _dispersion(self) -> float:
         return self.algorithm.local_update.dispersion(self.setting)
 
-    def scores_in_python(self, columns: FloatArray, state: LocalState, t: int) -> FloatArray | None:
+    def scores_in_python(
+        self, columns: FloatArray, state: LocalState, work: FloatArray, t: int
+    ) -> FloatArray | None:
         """Return the scores of a user's rule, by Python; raise if they are invalid.
 
         None for a rule of the package, which has a kernel only.
@@ -76,7 +80,7 @@ class Choosing:
         rule = self.algorithm.choice.ranked_by
         if not rule.has_score:
             return None
-        return scores_of(rule, columns, state.vectors, state.matrices, self._dispersion, t)
+        return scores_of(rule, columns, state.vectors, state.matrices, work, self._dispersion, t)
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,24 @@ class Chosen:
     width: float  # score − xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid
     propensity: float  # the probability of this arm; nan if the rule does not estimate it
     propensity_error: float  # its standard error: 0 if exact, nan as above
+    row: FloatArray  # the arm's features and, where arms have effects, its name: for a sample
 
 
 def stream_of(client: ClientId) -> int:
     """Return the number of a client's random stream: its id, or a hash of its name."""
-    if isinstance(client, int):
-        return client
+    if isinstance(client, int | np.integer):
+        return int(client)
     return int.from_bytes(hashlib.blake2b(client.encode(), digest_size=4).digest(), "little")
+
+
+def names_of(ids: Sequence[int | str] | IntArray, count: int) -> FloatArray:
+    """Return the names of arms with ids: whole numbers modulo 2³², and hashes of texts."""
+    if len(ids) != count:
+        raise InvalidInput("len(ids)", len(ids), f"{count}, one id per arm")
+    for k, each in enumerate(ids):
+        if not isinstance(each, int | str | np.integer) or isinstance(each, bool):
+            raise InvalidInput(f"ids[{k}]", each, "a whole number or a text")
+    return np.array([float(stream_of(each) % KEYS) for each in ids])
 
 
 class Learner:
@@ -110,12 +125,14 @@ class Learner:
         self.id, self.seed, self.stream = id, seed, stream_of(id)
         self.algorithm, self.agreed = algorithm, setting
         self.trigger = algorithm.trigger.resolved(setting)
-        self.samples = Samples(setting.problem.dim)
+        self.samples = Samples(setting.width)
         self.state: LocalState = algorithm.local_update.begin(setting)
         self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
         self.adopted = 0  # the update of the shared model; 0: no model yet
         self.last_t = 0  # the newest step of an own sample
         self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
+        #: what was offered, counted by slots, where arms have effects (`kernels.effects`)
+        self.offers = np.zeros(SLOTS + 1, dtype=np.int64) if setting.effect_ridge else None
 
     @property
     def setting(self) -> Setting:
@@ -127,8 +144,12 @@ class Learner:
         """The radius by which the next arm is chosen; `InvalidInput` if that is infinite."""
         return self.choosing.alpha(self.state)
 
-    def choose(self, arms: ArrayLike, t: int | None = None) -> int:
-        """Return the arm to play, by the algorithm's choice rule. Changes nothing.
+    def choose(
+        self, arms: ArrayLike, t: int | None = None, ids: Sequence[int | str] | None = None
+    ) -> int:
+        """Return the arm to play, by the algorithm's choice rule.
+
+        Changes nothing but, without `ids`, the counts by which equal arms are known to recur.
 
         Parameters
         ----------
@@ -138,6 +159,9 @@ class Learner:
         t
             The step, t ≥ 1, for rules that depend on it. None: the one after the newest known
             step.
+        ids
+            The arms' ids, whole numbers or texts: arms of one id have an effect of their own, where
+            the algorithm learns effects. None: arms recur if their features do.
 
         Returns
         -------
@@ -153,8 +177,38 @@ class Learner:
         ----------
         Li and Wang (2022), Eq. (5): arm selection, for `Ucb`.
         """
-        columns = self._columns(arms)
-        return self.decide(columns, self.clock + 1 if t is None else integer("t", t)).arm
+        columns, step = self._columns(arms), self.clock + 1 if t is None else integer("t", t)
+        return self.decide(columns, step, names=self.names(columns, ids)).arm
+
+    def names(
+        self, columns: FloatArray, ids: Sequence[int | str] | IntArray | None = None
+    ) -> FloatArray:
+        """Return the names of arms that are offered, by which effects are found.
+
+        Parameters
+        ----------
+        columns
+            The arms as columns, shape (d, K).
+        ids
+            Their ids. None: they are counted by their features.
+
+        Returns
+        -------
+        array
+            Shape (K,); empty where arms have no effects.
+
+        Raises
+        ------
+        InvalidInput
+            If there are not as many ids as arms, or one is no whole number or text.
+        """
+        if self.offers is None:
+            return np.empty(0)
+        if ids is not None:
+            return names_of(ids, columns.shape[1])
+        names = np.empty(columns.shape[1])
+        name_arms(columns, self.offers, names)
+        return names
 
     @property
     def clock(self) -> int:
@@ -162,7 +216,12 @@ class Learner:
         return max(self.last_t, self.state.t_last)
 
     def decide(
-        self, columns: FloatArray, t: int, number: int | None = None, stream: int | None = None
+        self,
+        columns: FloatArray,
+        t: int,
+        number: int | None = None,
+        stream: int | None = None,
+        names: FloatArray | None = None,
     ) -> Chosen:
         """Choose among arms that the caller has checked; engines and agents call this.
 
@@ -177,6 +236,8 @@ class Learner:
         stream
             The number of that stream; None: the client's. (A centralised learner draws from one
             stream per client.)
+        names
+            The arms' names, from `names`. None: by what was offered before; nothing is counted.
 
         Returns
         -------
@@ -188,19 +249,23 @@ class Learner:
         InvalidInput
             If a score is not finite, or a user's rule returns no valid scores.
         """
-        choosing, state, (d, K) = self.choosing, self.state, columns.shape
-        work, propensity = np.empty((5, K)), np.empty(2)
+        names = self._known_names(columns) if names is None else names
+        choosing, state, named = self.choosing, self.state, names.size > 0
+        work, propensity = self._with_effects(columns, names), np.empty(2)
         params, alpha = choosing.params, self.alpha
         place = (t, t if number is None else number, self.stream if stream is None else stream)
         ranked_by_bound = params.index == 0
-        expected = None if self._checked else choosing.scores_in_python(columns, state, t)
+        expected = None
+        if not self._checked:
+            expected = choosing.scores_in_python(columns, state, work, t)
         arm = decide(
-            columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
-            alpha, *place, work, np.empty((d, d)), propensity,
+            columns, names, state.vectors, state.matrices, state.counters, choosing.terms, params,
+            alpha, *place, work, np.empty_like(state.matrix), propensity,
         )  # fmt: skip
         scores, rule = work[UPPER if ranked_by_bound else SCORES], self.algorithm.choice
         if arm < 0:
-            choosing.scores_in_python(columns, state, t)  # of a user's rule: raises with the reason
+            # of a user's rule: raises with the reason
+            choosing.scores_in_python(columns, state, work, t)
             k, own = int(np.isfinite(scores).argmin()), rule.ranked_by.has_score
             allowed = "finite numbers" + ", as in plain Python: is each of them written?" * own
             raise InvalidInput(f"scores of {rule} at t={t}: [{k}]", float(scores[k]), allowed)
@@ -209,10 +274,12 @@ class Learner:
             self._checked = True
         score = float(scores[arm])
         if ranked_by_bound and self.algorithm.confidence.bounds is ellipsoid_bounds:
-            width = alpha * math.sqrt(max(work[WIDTHS, arm], 0.0))
+            spread = alpha * math.sqrt(max(work[WIDTHS, arm], 0.0))
         else:
-            width = score - float(columns[:, arm] @ state.centre)
-        return Chosen(arm, score, float(width), float(propensity[0]), float(propensity[1]))
+            shifted = work[SHIFTED:, arm] if named else columns[:, arm]
+            spread = score - float(shifted @ state.centre) - (work[OFFSET, arm] if named else 0.0)
+        row = np.append(columns[:, arm], work[NAME, arm : arm + 1] if named else ())
+        return Chosen(arm, score, float(spread), float(propensity[0]), float(propensity[1]), row)
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm. Changes nothing.
@@ -229,18 +296,38 @@ class Learner:
             centre θ of an ellipsoid; shape (K,).
         """
         columns, choosing, state = self._columns(arms), self.choosing, self.state
-        work = np.empty((5, columns.shape[1]))
+        work = self._with_effects(columns, self._known_names(columns))
         self.algorithm.confidence.bounds(
             columns, state.vectors, state.matrices, state.counters, choosing.terms,
             choosing.constants, self.alpha, 0, work,
         )  # fmt: skip
         return np.array(work[UPPER])
 
+    def _known_names(self, columns: FloatArray) -> FloatArray:
+        """Return the names of arms as `names` does, and count nothing."""
+        names = np.empty(0 if self.offers is None else columns.shape[1])
+        if self.offers is not None:
+            name_arms(columns, self.offers.copy(), names)
+        return names
+
+    def _with_effects(self, columns: FloatArray, names: FloatArray) -> FloatArray:
+        """Return the scratch of a decision, with what effects add to these arms."""
+        work = np.empty((work_rows(names.size > 0, columns.shape[0]), columns.shape[1]))
+        if names.size:
+            shift_arms(columns, names, self.state.counters, work)
+        return work
+
     def _columns(self, arms: ArrayLike) -> FloatArray:
         table = array("arms", arms, (None, self.setting.problem.dim))
         return np.ascontiguousarray(arms_in_unit_ball("arms", table).T)
 
-    def observe(self, x: ArrayLike, reward: float, t: int) -> list[Message]:
+    def observe(
+        self,
+        x: ArrayLike,
+        reward: float,
+        t: int,
+        id: int | str | None = None,  # noqa: A002
+    ) -> list[Message]:
         """Learn from a reward, and request a global update if the trigger fires.
 
         Parameters
@@ -251,6 +338,8 @@ class Learner:
             Its reward, as the problem's link allows it.
         t
             The step in which it was played, t ≥ 1.
+        id
+            The arm's id, if `choose` was given ids.
 
         Returns
         -------
@@ -265,6 +354,10 @@ class Learner:
         features = arms_in_unit_ball("x", array("x", x, (self.setting.problem.dim,)))
         y = self.setting.problem.check_reward(reward)
         integer("t", t)
+        if self.offers is not None:
+            column = features[:, None]
+            names = self._known_names(column) if id is None else names_of([id], 1)
+            features = np.append(features, self._with_effects(column, names)[NAME])
         fires = self.observe_unchecked(features, y, t)
         return [SyncRequest(self.id, t, self.adopted)] if fires else []
 
@@ -274,7 +367,7 @@ class Learner:
         Parameters
         ----------
         x, y, t
-            The arm that was played, its reward, and the step.
+            The arm that was played (`Chosen.row`), its reward, and the step.
 
         Returns
         -------

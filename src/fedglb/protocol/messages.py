@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 import numpy as np
 
 from fedglb.model import SharedModel, triangle_size
-from fedglb.typing import Count, Integers, Signature, Symmetric, Vector
+from fedglb.typing import Count, Integers, Numbers, Signature, Symmetric, Vector
 
 if TYPE_CHECKING:
     import polars as pl
@@ -93,6 +93,8 @@ class Covariance(Message):
 class ModelSums(Message):
     """A client's gradient and Hessian at the model of the request, over all of its samples.
 
+    `effects` has, for each arm with an effect, its key, Σμ′, Σ(μ − y) and Σμ′x, by keys.
+
     From now on, until the next model comes, the client answers on exactly these samples.
     """
 
@@ -102,6 +104,7 @@ class ModelSums(Message):
     samples: Count
     gradient: Vector
     hessian: Symmetric
+    effects: Numbers | None = None
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.kernels.sums import add_all_moments, add_model_sums
+from fedglb.kernels.effects import add_effect_sums
+from fedglb.kernels.sums import add_all_moments, add_model_sums, mirror
 from fedglb.model import SharedModel, shared_theta
+from fedglb.parts.effects import effect_rows, effect_table
 from fedglb.protocol.messages import ClientId, Covariance, ModelSums
 from fedglb.samples import Samples
 from fedglb.setting import Setting
@@ -31,12 +33,15 @@ class OwnSums:
     ) -> None:
         d, solver = setting.problem.dim, algorithm.global_update
         self.algorithm, self.setting, self.covered = algorithm, setting, covered
+        self.model = model
         self.at_model = solver is not None and solver.starts_at_model
         self._used = solver is None or not solver.one_pass  # `Batches` does that there
         self.theta = shared_theta(model, d)
         self.count = 0  # how many samples are in the sums
         self.matrix = np.zeros((d, d))
         self.vector = np.zeros(d)
+        #: per arm with an effect, where arms have effects; and the number of buckets
+        self.table, self.buckets = effect_table(algorithm, setting, model)
 
     def add(self, samples: Samples) -> None:
         """Add the samples that are not in the sums yet."""
@@ -51,6 +56,13 @@ class OwnSums:
                 X[None, first:], y[None, first:], none, every, self.matrix[None], self.vector[None]
             )
             return
+        if self.table.size:
+            add_effect_sums(
+                X[first:], y[first:], self.theta, self.buckets, link.compiled_functions,
+                self.vector, self.matrix, self.table,
+            )  # fmt: skip
+            mirror(self.matrix)
+            return
         add_model_sums(
             X[first:], y[first:], max(min(self.covered, self.count) - first, 0), self.theta,
             link.compiled_functions, self.vector, self.matrix,
@@ -60,7 +72,8 @@ class OwnSums:
         """Return the sums over the first n samples; at another model θ if not None."""
         if n == self.count and theta is None:
             return self
-        made = OwnSums(self.algorithm, self.setting, None, self.covered)
+        model = self.model if theta is None else None
+        made = OwnSums(self.algorithm, self.setting, model, self.covered)
         made.theta = self.theta if theta is None else theta
         made.add(Samples.over(samples.X, samples.y, n))
         return made
@@ -69,6 +82,7 @@ class OwnSums:
         """Return the answer to the request for an update, with copies of the sums."""
         matrix, vector = self.matrix.copy(), self.vector.copy()
         if self.at_model:
-            return ModelSums(client, update, self.count, vector, matrix)
+            effects = effect_rows(self.table, matrix.shape[0])
+            return ModelSums(client, update, self.count, vector, matrix, effects)
         b = vector if self.algorithm.local_update.shares_moment else None
         return Covariance(client, update, self.count, matrix, b)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.model import SharedModel, shared_theta
+from fedglb.parts.effects import ArmSums
 from fedglb.parts.global_update import GlobalUpdate, Objective, Query, Refit, Solution, Solve, Sums
 from fedglb.protocol.checks import (
     Batch,
@@ -32,6 +33,7 @@ from fedglb.protocol.messages import (
 )
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 IDLE, GATHERING, SOLVING = range(3)  # IDLE: a coordinator without an update
 
@@ -227,16 +229,20 @@ class Update:
         prior = local.prior(setting) * np.eye(d)
         if not self.solver.refits and self.previous is not None:
             prior = self.previous.matrix
-        starts_at_model = self.solver.starts_at_model
+        starts_at_model, start = self.solver.starts_at_model, shared_theta(self.previous, d).copy()
+        arms = None
+        if setting.effect_ridge:
+            sent = (self.gathered[client].effects for client in self.participants)
+            arms = ArmSums.of(sent, start, self.previous, local.effects)
         return Objective(
             setting=setting,
             samples=max(n, 1),  # without samples, F is the regulariser alone
             covariance=None if starts_at_model else matrix,
             matrix=prior + matrix,
-            start=shared_theta(self.previous, d).copy(),
+            start=start,
             previous=self.previous,
             moment=vector if local.shares_moment else None,
-            at_model=Sums(vector, matrix) if starts_at_model else None,
+            at_model=Sums(vector, matrix, arms=arms) if starts_at_model else None,
             left_out=self.asked - len(self.participants),
         )
 
@@ -274,6 +280,7 @@ class Update:
             b=solution.b,
             gradient_matrix=solution.gradient_matrix,
             ridge=solution.ridge,
+            effects=_effects(fitted, solution),
         )
 
     def fitted(self) -> dict[ClientId, Contribution]:
@@ -319,6 +326,15 @@ class Update:
         self.replies = unstack(Derivatives, nested(arrays, "replies"))
         if int(arrays["phase"]) == SOLVING:
             self.solve = self._solve(list(unstack(Sums, nested(arrays, "transcript")).values()))
+
+
+def _effects(fitted: Objective, solution: Solution) -> FloatArray | None:
+    """Return the part of a model for arms with effects; None where arms have none."""
+    if solution.effects is None:
+        return None
+    assert fitted.at_model is not None
+    assert fitted.at_model.arms is not None
+    return fitted.at_model.arms.shared(fitted.setting, solution.effects)
 
 
 def sum_replies(replies: Iterable[Derivatives], d: int) -> Sums:

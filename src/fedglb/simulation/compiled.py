@@ -13,12 +13,19 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
-from fedglb.kernels.layout import EPOCH
+from fedglb.kernels.effects import KEYS, SLOTS, add_effect_sums, name_block
+from fedglb.kernels.layout import EPOCH, work_rows
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
-from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
+from fedglb.kernels.sums import (
+    add_all_model_sums,
+    add_all_moments,
+    mirror,
+    sum_over_clients,
+)
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.confidence import Confidence
+from fedglb.parts.effects import effect_rows, effect_table
 from fedglb.parts.global_update import Query, Sums
 from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.parts.trigger import Trigger
@@ -69,6 +76,7 @@ def block_arrays(block: Block) -> BlockArrays:
         delays=np.zeros((steps, clients), dtype=np.int64)
         if block.delays is None
         else np.ascontiguousarray(block.delays, dtype=np.int64),
+        ids=np.empty((0, 0, 0), dtype=np.int64) if block.ids is None else block.ids,
     )
 
 
@@ -84,14 +92,16 @@ class CompiledEngine(Engine):
     def __init__(self, algorithm: Algorithm, env: Environment, horizon: int, seed: int) -> None:
         check_compiled(algorithm)
         super().__init__(algorithm, env, horizon, seed)
-        d, L = env.problem.dim, self.setting.clients
+        d, L, width = env.problem.dim, self.setting.clients, self.setting.width
         capacity = horizon * env.clients // L
+        #: what each client was offered, counted by slots, where arms have effects
+        self._offers = np.zeros((env.clients * (width > d), SLOTS + 1), dtype=np.int64)
         self._begin: LocalState = algorithm.local_update.begin(self.setting)
         self.learners = LearnerArrays(
             vectors=np.repeat(self._begin.vectors[None], L, axis=0),
             matrices=np.repeat(self._begin.matrices[None], L, axis=0),
             counters=np.repeat(self._begin.counters[None], L, axis=0),
-            X=np.empty((L, capacity, d)),
+            X=np.empty((L, capacity, width)),
             y=np.empty((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
             last=np.zeros(L, dtype=np.int64),
@@ -99,7 +109,7 @@ class CompiledEngine(Engine):
         late = env.longest_delay
         places = late + 1 if late else 0
         self.pending = Pending(
-            X=np.empty((env.clients, places, d)),
+            X=np.empty((env.clients, places, width)),
             y=np.empty((env.clients, places)),
             due=np.zeros((env.clients, places), dtype=np.int64),
         )
@@ -148,16 +158,17 @@ class CompiledEngine(Engine):
 
     def play(self, block: BlockArrays) -> None:
         """Play the steps of a block."""
-        (steps, _, d, K), first = block.arms.shape, block.first
-        scratch = Scratch(np.empty((5, K)), np.empty((d, d)), np.empty(2))
-        self._check_own_rule(block)
+        (steps, _, d, K), first, names = block.arms.shape, block.first, self._names(block)
+        rows = work_rows(names.size > 0, d)
+        scratch = Scratch(np.empty((rows, K)), np.empty((d, d)), np.empty(2))
+        self._check_own_rule(block, names)
         step = client = stop = 0
         while step < steps:
             while stop < steps and (stop <= step or not self._due(first + stop - 1)):
                 stop += 1  # stop after the next step at whose end an update is due
             step, client, why = play(
                 block, self._params, self.learners, self.pending, self.recorder.log, scratch,
-                self._choosing.terms, self._t_last, step, client, stop,
+                self._choosing.terms, self._t_last, names, step, client, stop,
             )  # fmt: skip
             t = first + step
             if why == ASKS:
@@ -167,7 +178,7 @@ class CompiledEngine(Engine):
             elif why in (BAD_RADIUS, BAD_STEP):
                 raise self._failure(why, 0 if self.algorithm.centralised else client)
             elif why == BAD_SCORES:
-                self._decide(block, step, client)  # raises with the reason
+                self._decide(block, names, step, client)  # raises with the reason
                 raise AssertionError("a score was not finite, and now it is")
             elif self._due(t - 1) and not self.coordinator.budget_spent:
                 self._count(t - 2)
@@ -175,19 +186,31 @@ class CompiledEngine(Engine):
         self._count(first + steps - 1)
         self.recorder.compared(first, block.means)
 
-    def _check_own_rule(self, block: BlockArrays) -> None:
+    def _names(self, block: BlockArrays) -> FloatArray:
+        """Return the arms' names, shape (s, N, K); empty where arms have no effects."""
+        if not self._offers.size:
+            return np.empty((0, 0, 0))
+        if block.ids.size:
+            return (block.ids % KEYS).astype(np.float64)
+        steps, clients, _, K = block.arms.shape
+        names = np.empty((steps, clients, K))
+        name_block(block.arms, self._offers, block.active, names)
+        return names
+
+    def _check_own_rule(self, block: BlockArrays, names: FloatArray) -> None:
         """Let the first client that acts choose as in the other engine: that checks its rule."""
         if self._checked:
             return
         acting = np.argwhere(block.active) if block.active.size else np.zeros((1, 2), dtype=int)
         if len(acting):
-            self._decide(block, *acting[0].tolist())
+            self._decide(block, names, *acting[0].tolist())
             self._checked = True
 
-    def _decide(self, block: BlockArrays, step: int, client: int) -> None:
+    def _decide(self, block: BlockArrays, names: FloatArray, step: int, client: int) -> None:
         """Let a client choose as in the other engine, which changes nothing."""
         learner = self.client(0 if self.algorithm.centralised else client)
-        learner.decide(block.arms[step, client], block.first + step)
+        named = names[step, client] if names.size else names.ravel()
+        learner.decide(block.arms[step, client], block.first + step, names=named)
 
     def _due(self, t: int) -> bool:
         return self.algorithm.trigger.due(self.setting, t)
@@ -221,7 +244,11 @@ class CompiledEngine(Engine):
         n, one = len(update.participants), next(iter(update.participants))
         count(update.request(one), n)
         update.gathered = self._first_answers(update)
-        count(update.gathered[one], n)
+        if self.setting.effect_ridge:  # clients have played different arms
+            for message in update.gathered.values():
+                count(message)
+        else:
+            count(update.gathered[one], n)
         update.advance()
         while (query := update.query) is not None:
             count(update.request(one), n)
@@ -241,8 +268,10 @@ class CompiledEngine(Engine):
         a, number = self.learners, update.number
         samples, ids = a.counts.tolist(), [int(i) for i in update.participants]
         if self.at_model:
-            L, _, d = a.X.shape
+            L, d = len(a.X), self.env.problem.dim
             gradients, hessians = np.zeros((L, d)), np.zeros((L, d, d))
+            if self.setting.effect_ridge:
+                return self._with_effects(number, gradients, hessians)
             add_all_model_sums(
                 a.X, a.y, self._covered, a.counts, self._shared_theta,
                 self.env.problem.link.compiled_functions, gradients, hessians,
@@ -253,6 +282,24 @@ class CompiledEngine(Engine):
         covariances, moments = self._covariances.copy(), self._moments.copy()
         b = moments if self.algorithm.local_update.shares_moment else [None] * len(samples)
         return {i: Covariance(i, number, samples[i], covariances[i], b[i]) for i in ids}
+
+    def _with_effects(
+        self, number: int, gradients: FloatArray, hessians: FloatArray
+    ) -> dict[ClientId, Message]:
+        """Return the clients' sums at the last model, with those of arms with effects."""
+        a, d = self.learners, self.env.problem.dim
+        empty, buckets = effect_table(self.algorithm, self.setting, self.coordinator.model)
+        messages: dict[ClientId, Message] = {}
+        for i, n in enumerate(a.counts.tolist()):
+            table = empty.copy()
+            add_effect_sums(
+                a.X[i, :n], a.y[i, :n], self._shared_theta, buckets,
+                self.env.problem.link.compiled_functions, gradients[i], hessians[i], table,
+            )  # fmt: skip
+            mirror(hessians[i])
+            effects = effect_rows(table, d)
+            messages[i] = ModelSums(i, number, n, gradients[i], hessians[i], effects)
+        return messages
 
     @property
     def _shared_theta(self) -> FloatArray:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import ChoiceParams, decide
-from fedglb.kernels.layout import LOG_GAIN, UPDATES
+from fedglb.kernels.layout import LOG_GAIN, NAME, UPDATES
 from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
@@ -30,6 +32,7 @@ class BlockArrays(NamedTuple):
     rewards: FloatArray  # of all arms, (s, N, K); empty with `uniforms`
     active: BoolArray  # clients that act, (s, N); empty: all
     delays: IntArray  # of rewards, in steps, (s, N)
+    ids: IntArray  # of arms, (s, N, K); empty: they have none
 
 
 class KernelParams(NamedTuple):
@@ -55,7 +58,7 @@ class LearnerArrays(NamedTuple):
     vectors: FloatArray  # (L, ·, d)
     matrices: FloatArray  # (L, ·, d, d)
     counters: FloatArray  # (L, ·)
-    X: FloatArray  # room for samples, (L, ·, d)
+    X: FloatArray  # room for samples, (L, ·, d), or (L, ·, d + 1) with the arms' names
     y: FloatArray  # (L, ·)
     counts: IntArray  # number of samples in X and y, (L,)
     last: IntArray  # step of each learner's last reward, (L,)
@@ -87,7 +90,7 @@ class Log(NamedTuple):
 class Scratch(NamedTuple):
     """Room for one decision (`kernels.decide`), which the caller of `play` keeps alive."""
 
-    work: FloatArray  # (5, K)
+    work: FloatArray  # (`work_rows`, K)
     factor: FloatArray  # (d, d)
     propensity: FloatArray  # (2,)
 
@@ -102,6 +105,7 @@ def play(
     scratch: Scratch,
     radius_terms: FloatArray,
     t_last: IntArray,
+    names: FloatArray,
     step: int,
     client: int,
     stop: int,
@@ -109,9 +113,10 @@ def play(
     """Play from client `client` of step `step` to the end of step `stop` − 1 of a block.
 
     Steps are counted from 0 within the block. `radius_terms` are the clients' terms from the last
-    shared model for their sets, `t_last` (L,) its step, 0 before a learner's first. Returns step,
-    client, and why it ended there: DONE, ASKS, BAD_RADIUS, BAD_STEP or BAD_SCORES. A client that
-    requests a global update has already learned from its own samples.
+    shared model for their sets, `t_last` (L,) its step, 0 before a learner's first; `names`
+    (s, N, K) are the arms' names, empty where arms have no effects. Returns step, client, and why
+    it ended there: DONE, ASKS, BAD_RADIUS, BAD_STEP or BAD_SCORES. A client that requests a global
+    update has already learned from its own samples.
     """
     N = block.arms.shape[1]
     places = pending.due.shape[1]
@@ -119,6 +124,7 @@ def play(
     all_vectors, all_matrices = borrow(learners.vectors), borrow(learners.matrices)
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
     X, y, all_means = borrow(learners.X), borrow(learners.y), borrow(block.means)
+    named, no_names, all_names = names.size > 0, np.empty(0), borrow(names)
     log_propensities = log.propensities.size > 0
     work, factor = borrow(scratch.work), borrow(scratch.factor)
     propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
@@ -138,8 +144,9 @@ def play(
                 if not math.isfinite(radius):
                     return s, i, BAD_RADIUS
                 arms = all_arms[s, i]
+                own_names = all_names[s, i] if named else no_names
                 arm = decide(
-                    arms, vectors, matrices, counters, terms, params.choice,
+                    arms, own_names, vectors, matrices, counters, terms, params.choice,
                     radius * params.scale, t, t, i, work, factor, propensity,
                 )  # fmt: skip
                 if arm < 0:
@@ -162,12 +169,16 @@ def play(
                 if places == 0:
                     for j in range(arms.shape[0]):
                         X[k, n, j] = arms[j, arm]
+                    if named:
+                        X[k, n, arms.shape[0]] = work[NAME, arm]
                     y[k, n] = reward
                     n += 1
                 else:
                     place = t % places
                     for j in range(arms.shape[0]):
                         pending.X[i, place, j] = arms[j, arm]
+                    if named:
+                        pending.X[i, place, arms.shape[0]] = work[NAME, arm]
                     pending.y[i, place] = reward
                     pending.due[i, place] = t + block.delays[s, i]
             for age in range(places - 1, -1, -1):  # rewards that become known now, oldest first

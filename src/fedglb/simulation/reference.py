@@ -74,11 +74,13 @@ class ReferenceEngine(Engine):
         if self.observer is not None:
             self.observer(t, i, client)
         arms, means = block.arms[step, i], block.means[step, i]
-        chosen = client.decide(np.ascontiguousarray(arms.T), t, stream=i)
+        columns = np.ascontiguousarray(arms.T)
+        ids = None if block.ids is None else block.ids[step, i]
+        chosen = client.decide(columns, t, stream=i, names=client.names(columns, ids))
         arm, reward = chosen.arm, reward_of(self.env.problem, block, step, i, chosen.arm)
         self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
         due = t if block.delays is None else t + int(block.delays[step, i])
-        self.pending[i].append((due, arms[arm], reward))
+        self.pending[i].append((due, chosen.row, reward))
 
     def _known(self, i: int, t: int) -> list[tuple[FloatArray, float]]:
         """Return the samples of client i that become known in step t, in order of their choices."""

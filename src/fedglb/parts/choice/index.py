@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fedglb.errors import number
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.elementary import normal_quantile
-from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS, in_order
-from fedglb.kernels.scoring import upper_bounds
+from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, in_order
+from fedglb.kernels.scoring import arm_bounds
 from fedglb.parts.choice.base import KernelChoice
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -46,9 +46,7 @@ def index_scores(
     draw: int,
 ) -> int:
     """Write xᵀθ + m(t)·‖x‖_{A⁻¹} of every arm x."""
-    upper_bounds(
-        arms, vectors[CENTRE], matrices[INVERSE], multiple(t, constants), work[SCORES], work[WIDTHS]
-    )
+    arm_bounds(arms, vectors[CENTRE], matrices[INVERSE], multiple(t, constants), work, work[SCORES])
     return 0
 
 

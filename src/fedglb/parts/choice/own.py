@@ -13,9 +13,9 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, finite
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, INVERSE, SCORES
+from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS
 from fedglb.kernels.pointers import why_not_compiled
-from fedglb.kernels.scoring import upper_bounds
+from fedglb.kernels.scoring import arm_bounds
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -46,15 +46,19 @@ class Model(NamedTuple):
 
 @kernel
 def offered(
-    arms: FloatArray, vectors: FloatArray, matrices: FloatArray, dispersion: float
+    arms: FloatArray,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    work: FloatArray,
+    dispersion: float,
 ) -> tuple[FloatArray, Model]:
     """Return the arms as rows, and the model. They are copies, which a rule may change."""
-    d, K = arms.shape
+    d, K = vectors.shape[1], arms.shape[1]
     rows, mean, sd = np.empty((K, d)), np.empty(K), np.empty(K)
     theta, covariance = np.empty(d), np.empty((d, d))
-    upper_bounds(arms, vectors[CENTRE], matrices[INVERSE], 0.0, mean, sd)  # sd: squared widths
+    arm_bounds(arms, vectors[CENTRE], matrices[INVERSE], 0.0, work, mean)
     for k in range(K):
-        sd[k] = math.sqrt(max(dispersion * sd[k], 0.0))
+        sd[k] = math.sqrt(max(dispersion * work[WIDTHS, k], 0.0))
         for j in range(d):
             rows[k, j] = arms[j, k]
     for i in range(d):
@@ -134,7 +138,7 @@ def _write_scores(
 ) -> int:
     """Do what a kernel around a rule's `score` does, in Python."""
     rule = _rules[int(constants[1])]
-    work[SCORES] = scores_of(rule, arms, vectors, matrices, float(constants[0]), t)
+    work[SCORES] = scores_of(rule, arms, vectors, matrices, work, float(constants[0]), t)
     return 0
 
 
@@ -143,11 +147,12 @@ def scores_of(
     arms: FloatArray,
     vectors: FloatArray,
     matrices: FloatArray,
+    work: FloatArray,
     dispersion: float,
     t: int,
 ) -> FloatArray:
     """Call a rule's `score` in Python; raise `InvalidInput` unless it returns K finite floats."""
-    rows, model = offered(arms, vectors, matrices, dispersion)
+    rows, model = offered(arms, vectors, matrices, work, dispersion)
     (K, d), call = rows.shape, f"{type(rule).__name__}.score(arms, model, t={t})"
     memory = [np.full(K, np.nan) for _ in range(8)]
     del memory  # NumPy hands it out next: scores that are left unwritten in `np.empty(K)` are NaN

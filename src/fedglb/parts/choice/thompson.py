@@ -10,16 +10,18 @@ import numpy as np
 from fedglb.errors import integer, number
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import PLAYED
-from fedglb.kernels.layout import CENTRE, INVERSE, SCORES
+from fedglb.kernels.layout import CENTRE, EXTRA, INVERSE, NAME, OFFSET, SCORES, SHIFTED
 from fedglb.kernels.linalg import cholesky, set_matrix
-from fedglb.kernels.philox import normals
-from fedglb.kernels.scoring import predictions
+from fedglb.kernels.philox import normals, two_normals
+from fedglb.kernels.scoring import offered, predictions
 from fedglb.parts.choice.base import KernelChoice
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
 #: The only place in the constants.
 DEVIATION = 0
+#: The pairs of random numbers from this one on are for effects of arms, by name.
+EFFECTS = 2**31
 #: This number of draws takes seconds per decision.
 MOST_DRAWS = 1_000_000
 
@@ -38,12 +40,12 @@ def thompson_index(
     client: int,
     draw: int,
 ) -> int:
-    """xᵀ(θ + scale·√D·Cz), with CCᵀ = A⁻¹ and z standard normal."""
+    """xᵀ(θ + scale·√D·Cz), with CCᵀ = A⁻¹ and z standard normal; effects are drawn given θ."""
     if draw == PLAYED:  # the other draws of this decision find C in `factor`
         # Where A⁻¹ is singular to rounding, the directions that are left over have no width.
         set_matrix(factor, 0.0)
         cholesky(matrices[INVERSE], factor)
-    d = arms.shape[0]
+    d = vectors.shape[1]
     z, theta = np.empty(d), np.empty(d)
     normals(key, number, client, draw, z)
     for i in range(d):
@@ -51,7 +53,14 @@ def thompson_index(
         for j in range(i + 1):
             moved += factor[i, j] * z[j]
         theta[i] = vectors[CENTRE, i] + constants[DEVIATION] * moved
-    predictions(arms, theta, work[SCORES])
+    predictions(offered(arms, work), theta, work[SCORES])
+    if work.shape[0] > SHIFTED:
+        for k in range(arms.shape[1]):
+            work[SCORES, k] += work[OFFSET, k]
+            if work[EXTRA, k] > 0.0:  # arms of one name share the draw of their effect
+                block = EFFECTS + int(work[NAME, k] % EFFECTS)
+                own, _ = two_normals(key, number, client, draw, block)
+                work[SCORES, k] += constants[DEVIATION] * math.sqrt(work[EXTRA, k]) * own
     return 0
 
 

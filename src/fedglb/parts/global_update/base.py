@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from fedglb.kernels.linalg import log_det
 from fedglb.model import SharedModel
+from fedglb.parts.effects import ArmSums
 from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -38,6 +39,7 @@ class Sums:
     #: Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None if not in the query
     hessian: FloatArray | None = None
     loss: float | None = None  # Σ l(xᵀθ, y), or None if not in the query
+    arms: ArmSums | None = None  # of arms with effects, in the first sums; None: they have none
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Solution:
     #: then not a number
     residual_bound: float = 0.0
     drift: float = 0.0  # q: the Hessian at `theta` lies between e^{∓q} times `hessian`
+    effects: FloatArray | None = None  # u of the arms in the sums, where arms have effects
     #: what was fitted, where a rule chose λ: the objective with this λ; None: the one given
     fitted: Objective | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -82,6 +82,11 @@ class OneExchange(GlobalUpdate):
         """Whether its models lie in the ball."""
         return self.within == "radius"
 
+    @property
+    def always_one(self) -> bool:
+        """Whether every update is exactly one exchange."""
+        return self.within == "deviation" and self.slack == math.inf
+
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""
         setting, theta = objective.setting, objective.start
@@ -99,9 +104,13 @@ class OneExchange(GlobalUpdate):
             moved, length = step.theta - theta, safe_step(step.drift) if known else 1.0
             slope = _slope(setting, theta, sums, moved)
             end = theta + length * moved
-            if known and self.within == "deviation" and self.slack == math.inf:
+            if known and self.always_one:
                 # the next update starts from here, with the exact gradient
-                return _unevaluated(end, 0.0, sums.hessian, length * step.drift, math.inf)
+                short = _unevaluated(end, 0.0, step.hessian, length * step.drift, math.inf)
+                if sums.arms is None or step.effects is None:
+                    return short
+                u = sums.arms.u
+                return replace(short, effects=u + length * (step.effects - u))
             sums = yield Query(end.copy(), hessian=True)
             # A step is too long if the loss, which is convex, rises at its end by more than half
             # of what it fell at its beginning.
@@ -120,8 +129,10 @@ class OneExchange(GlobalUpdate):
         """
         H, problem = sums.hessian, setting.problem
         assert H is not None
-        regular = H + setting.ridge * np.eye(theta.size)
         pull = H @ theta - sums.gradient
+        if sums.arms is not None:
+            H, pull = sums.arms.reduced(setting, H, pull)
+        regular = H + setting.ridge * np.eye(theta.size)
         multiplier = 0.0
         if self.within == "radius":
             end = np.empty_like(theta)
@@ -130,14 +141,19 @@ class OneExchange(GlobalUpdate):
             end = solve(regular, pull)
         if not np.isfinite(end).all() or math.isnan(multiplier):
             raise FloatingPointError("the Hessian is not positive definite in double precision")
-        moved = end - theta
+        moved, effects = end - theta, None
         # |xᵀθ| is at most the longer of the two all along the step
-        s = problem.link.self_concordance(max(float(np.linalg.norm(v)) for v in (theta, end)))
-        drift = math.inf if s is None else s * float(np.linalg.norm(moved))
+        reach, moves = max(float(np.linalg.norm(v)) for v in (theta, end)), np.linalg.norm(moved)
+        if sums.arms is not None:
+            effects, u = sums.arms.effects(setting, end), sums.arms.u
+            reach += float(np.max(np.maximum(np.abs(u), np.abs(effects)), initial=0.0))
+            moves += np.max(np.abs(effects - u), initial=0.0)
+        s = problem.link.self_concordance(reach)
+        drift = math.inf if s is None else s * float(moves)
         length = math.sqrt(max(float(moved @ H @ moved), 0.0))
         excess = taylor_excess(drift) if drift <= 700.0 else math.inf
         residual = excess * length if length > 0.0 else 0.0
-        return _unevaluated(end, multiplier, H, drift, residual)
+        return replace(_unevaluated(end, multiplier, H, drift, residual), effects=effects)
 
     def _accepts(self, setting: Setting, step: Solution) -> bool:
         """Return whether the step's end needs no evaluation."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedglb.parts.global_update.base import GlobalUpdate, Objective, Query, Steps, Sums
+from fedglb.parts.global_update.base import GlobalUpdate, Objective, Query, Solution, Steps, Sums
 from fedglb.parts.ridge import Evidence
 from fedglb.setting import Setting
 
@@ -37,6 +37,9 @@ class Refit(GlobalUpdate):
         before = objective.setting
         ridge = self.rule.next(solution.hessian, solution.theta, before.ridge, before.problem)
         setting = replace(before, ridge=ridge)
+        if solution.effects is not None:
+            assert objective.at_model is not None
+            setting = _with_effects(before, setting, objective.at_model, solution)
         change = (self.prior(setting) - self.prior(before)) * np.eye(len(objective.matrix))
         again = replace(objective, setting=setting, matrix=objective.matrix + change)
         if not self.solver.starts_at_model:
@@ -53,6 +56,17 @@ class Refit(GlobalUpdate):
             sums = yield from _remembering(_one(query), asked)
             solution = replace(solution, hessian=sums.hessian)
         return solution
+
+
+def _with_effects(before: Setting, after: Setting, sums: Sums, solution: Solution) -> Setting:
+    """Return the setting `after` with λ₂ for the effects of a solution in the setting `before`."""
+    assert sums.arms is not None
+    assert sums.hessian is not None
+    assert solution.hessian is not None
+    assert solution.effects is not None
+    reduced = solution.hessian + before.ridge * np.eye(len(solution.theta))
+    second = sums.arms.next_ridge(after, sums.hessian, reduced, solution.effects)
+    return replace(after, effect_ridge=second)
 
 
 def _one(query: Query) -> Generator[Query, Sums, Sums]:

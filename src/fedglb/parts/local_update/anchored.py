@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from fedglb.errors import integer
 from fedglb.kernels.compile import kernel
+from fedglb.kernels.effects import (
+    BUCKET_COUNT,
+    BUCKETS,
+    CROSS,
+    EFFECT,
+    EFFECT_RIDGE,
+    KEY,
+    PRECISION,
+    TABLE,
+    TARGET,
+    fill_table,
+    row_of,
+)
 from fedglb.kernels.layout import (
     CENTRE,
     INVERSE,
@@ -28,6 +45,8 @@ from fedglb.parts.local_update.base import (
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
+#: More effects than this need more memory per client than they are worth.
+MOST_EFFECTS = 2**16
 #: Places in `vectors` and in `counters`, behind those of every state.
 ANCHOR, GRADIENT, DIRECTION = 2, 3, 4
 TRACE = 3
@@ -45,11 +64,16 @@ def anchored_step(
 ) -> int:
     """Add the last row of X and y to H and G, which are taken at θ_t, and solve for θ_i again.
 
+    A row with one number more is the name of its arm, whose effect is learned, too.
+
     With p = P_new x the solution moves by −p(μ(z) − y + μ′(z) xᵀ(θ_i − θ_t)), z = xᵀθ_t: the
     exact minimum of the loss linearised at θ_t (docs/theory.md, section 7.5).
     """
-    n = X.shape[0] - 1
-    x, theta, anchor = X[n], vectors[THETA], vectors[ANCHOR]
+    n, d = X.shape[0] - 1, vectors.shape[1]
+    if X.shape[1] > d and X[n, d] >= 0.0:
+        step_with_effect(vectors, matrices, counters, X[n], y[n], functions)
+        return 0
+    x, theta, anchor = X[n, :d], vectors[THETA], vectors[ANCHOR]
     gradient, direction = vectors[GRADIENT], vectors[DIRECTION]
     count = int(counters[UPDATES])
     z = dot(x, anchor)
@@ -65,13 +89,79 @@ def anchored_step(
         gradient[j] += residual * x[j]
         theta[j] -= error * direction[j]
     if refreshed(count):  # P was computed from H + ℓI: θ_i = θ_t − P G too
-        matvec(matrices[INVERSE], gradient, theta)
-        for j in range(x.shape[0]):
-            theta[j] = anchor[j] - theta[j]
+        solve_again(vectors, matrices, counters)
     centre = vectors[CENTRE]
-    for j in range(x.shape[0]):  # not one assignment: numba would compile its error's text too
+    for j in range(d):  # not one assignment: numba would compile its error's text too
         centre[j] = theta[j]
     return 0
+
+
+@kernel
+def step_with_effect(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    x: FloatArray,
+    y: float,
+    functions: IntArray,
+) -> None:
+    """Do as `anchored_step` does for an arm that has an effect.
+
+    The Schur complement S of θ's block gains κ x̃ x̃ᵀ, with x̃ = x − b/D and κ = μ′D/(D + μ′), and
+    P_new's column of the sample has the part S⁻¹x̃·D/(D + μ′) for θ.
+    """
+    d = vectors.shape[1]
+    theta, anchor, shifted = vectors[THETA], vectors[ANCHOR], np.empty(d)
+    gradient, direction = vectors[GRADIENT], vectors[DIRECTION]
+    count, table = int(counters[UPDATES]), counters[TABLE:]
+    key = x[d] % counters[BUCKET_COUNT]
+    at = row_of(table, d + CROSS, key, counters[EFFECT_RIDGE])
+    D = table[at + PRECISION]
+    z, now, square = table[at + EFFECT], table[at + TARGET] / D, 0.0
+    for j in range(d):
+        shifted[j] = x[j] - table[at + CROSS + j] / D
+        z += x[j] * anchor[j]
+        now += shifted[j] * theta[j]
+        square += x[j] * x[j]
+    weight = call1(functions[VARIANCE], z)
+    residual = call1(functions[MEAN], z) - y
+    error = residual + weight * (now - z)
+    ratio = D / (D + weight)
+    counters[LOG_GAIN] += math.log1p(weight / D) + add_sample(
+        matrices[MATRIX], matrices[INVERSE], shifted, weight * ratio, count, direction
+    )
+    counters[TRACE] += weight * square
+    counters[UPDATES] += 1.0
+    table[at + PRECISION] += weight
+    table[at + TARGET] += weight * z - residual
+    for j in range(d):
+        table[at + CROSS + j] += weight * x[j]
+        gradient[j] += residual * x[j]
+        theta[j] -= error * ratio * direction[j]
+    if refreshed(count):
+        solve_again(vectors, matrices, counters)
+    for j in range(d):
+        vectors[CENTRE, j] = theta[j]
+
+
+@kernel
+def solve_again(vectors: FloatArray, matrices: FloatArray, counters: FloatArray) -> None:
+    """Write θ_t − P G to θ: with effects, S⁻¹ of G less Σ b G_a/D, G_a = Du + bᵀθ_t − f."""
+    d = vectors.shape[1]
+    theta, anchor, pull = vectors[THETA], vectors[ANCHOR], np.empty(d)
+    for j in range(d):
+        pull[j] = vectors[GRADIENT, j]
+    for at in range(TABLE, counters.shape[0], d + CROSS):
+        if counters[at + KEY] > 0.0:
+            D = counters[at + PRECISION]
+            own = D * counters[at + EFFECT] - counters[at + TARGET]
+            for j in range(d):
+                own += counters[at + CROSS + j] * anchor[j]
+            for j in range(d):
+                pull[j] -= counters[at + CROSS + j] * own / D
+    matvec(matrices[INVERSE], pull, theta)
+    for j in range(d):
+        theta[j] = anchor[j] - theta[j]
 
 
 @dataclass
@@ -96,13 +186,35 @@ class Anchored(HessianUpdate[AnchoredState]):
     θ_i = θ_t − P_i G, with P_i = (H_i + ℓI)⁻¹. It takes one rank-one update per sample and no
     projection, and needs no c_μ, no R and no S.
 
-    docs/theory.md, section 7.5.
+    Parameters
+    ----------
+    effects
+        The number of arms that can have an effect of their own beside xᵀθ, if they recur; more than
+        that share effects. 0 (default): none.
+
+    References
+    ----------
+    docs/theory.md, sections 7.5 and 7.12.
     """
 
     stored_name = "Anchored"
 
     state_type = AnchoredState
     step = staticmethod(anchored_step)
+    effects: int = 0
+
+    def __post_init__(self) -> None:
+        integer("effects", self.effects, at_least=0, at_most=MOST_EFFECTS)
+
+    def begin(self, setting: Setting) -> AnchoredState:
+        """Return the state before any sample; with effects, their table is empty."""
+        state = super().begin(setting)
+        if self.effects:
+            room = np.zeros(TABLE + self.effects * (setting.problem.dim + CROSS))
+            room[: state.counters.size] = state.counters
+            room[EFFECT_RIDGE], room[BUCKET_COUNT] = setting.effect_ridge, BUCKETS
+            state.counters = room
+        return state
 
     def adopt(self, setting: Setting, state: AnchoredState, model: SharedModel) -> None:
         """Take over θ_t and H + ℓI; θ_i is θ_t."""
@@ -113,3 +225,6 @@ class Anchored(HessianUpdate[AnchoredState]):
         state.gradient[:] = 0.0
         state.direction[:] = 0.0
         state.trace = 0.0
+        if model.effects is not None:
+            state.counters[EFFECT_RIDGE], state.counters[BUCKET_COUNT] = model.effects[:2]
+            fill_table(state.counters[TABLE:], model.effects[2:], model.theta)

@@ -190,6 +190,8 @@ class LocalUpdate(Generic[State]):
     model_fields: ClassVar[frozenset[str] | None] = frozenset({"theta"})
     #: Whether the coordinator gathers Σ x y beside Σ x xᵀ.
     shares_moment: ClassVar[bool] = False
+    #: The number of arms that can have an effect of their own, if they recur.
+    effects: int = 0
     #: What the matrix of its states sums up.
     metric: ClassVar[Metric] = "covariance"
 
