@@ -5,9 +5,8 @@ block of θ, a diagonal for the effects, and one vector b per arm between them. 
 Schur complement S of the block of θ, and one row per arm: the linear algebra is that of d features,
 with the arm x̃ = x − b/D in place of x (docs/theory.md, section 7.12).
 
-A table is a flat array of rows. A row is [key + 1, D, f, u, b…]; key + 1 = 0 is an empty row. Rows
-are found by their keys: open addressing, and where there is no room left near an arm's place, it
-shares the row at its place.
+A table is a flat array: the number of its rows, and the rows [key, D, f, u, b…] in the order of
+their keys. Where there is no room for another row, an arm shares the row of the key before its own.
 """
 
 from __future__ import annotations
@@ -16,26 +15,23 @@ import numpy as np
 
 from fedglb.kernels.compile import inlined_kernel, kernel
 from fedglb.kernels.elementary import bits_of, small_number
-from fedglb.kernels.layout import EXTRA, MEAN, NAME, OFFSET, SHIFTED, VARIANCE
-from fedglb.kernels.linalg import dot
-from fedglb.kernels.pointers import call1
-from fedglb.kernels.sums import add_lower
+from fedglb.kernels.layout import EXTRA, NAME, OFFSET, SHIFTED
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: In `counters`, where arms have effects: λ₂, the number of buckets, and the table behind them.
 EFFECT_RIDGE, BUCKET_COUNT, TABLE = 4, 5, 6
-#: Places in a row: its key + 1; D = λ₂ + Σμ′ (a client's sums: Σμ′); f with u = (f − bᵀθ)/D (sums:
+#: In a table: the number of rows, and the first row.
+COUNT, ROWS = 0, 1
+#: Places in a row: its key; D = λ₂ + Σμ′ (a client's sums: Σμ′); f with u = (f − bᵀθ)/D (sums:
 #: Σ(μ − y)); u of the shared model; b = Σμ′x.
-KEY, PRECISION, TARGET, EFFECT, CROSS = range(5)
-#: Rows that are tried before a row is shared.
-PROBES = 64
+PRECISION, TARGET, EFFECT, CROSS = range(1, 5)
 #: Keys are whole numbers below this, and are taken modulo a table's number of buckets.
 KEYS = 2**32
 #: Buckets until a coordinator needs fewer.
 BUCKETS = 2**16
-#: Slots in which a client counts what it was offered, and how often (and how many times more often
-#: than all slots on average) that of an arm without an id must have been for it to recur.
-SLOTS, OFTEN, TIMES = 2**14, 4, 8
+#: A client counts in pairs of slots what it was offered; an arm without an id recurs once its count
+#: is this. A slot has its arm's key and, below `COUNTS`, its count.
+PAIRS, OFTEN, COUNTS = 2**12, 3, 2**20
 
 # Products of two words of 32 bits, in unsigned numbers of 64, as in `kernels.philox`.
 _MULTIPLIER, _WORD, _SHIFT = np.uint64(0x9E3779B1), np.uint64(2**32 - 1), np.uint64(32)
@@ -60,20 +56,34 @@ def key_of(arms: FloatArray, d: int, k: int) -> float:
 
 @kernel
 def name_arms(arms: FloatArray, offers: IntArray, names: FloatArray) -> None:
-    """Write the names of arms (d, K) to `names`, and count what is offered.
+    """Write the names of arms (d, K) to `names`, and count what is offered in `offers` (2·PAIRS,).
 
-    A name is the arm's key if it recurs, and −1 − key if it does not yet. `offers` counts by slots;
-    behind them is the sum.
+    A name is the arm's key if it recurs, and −1 − key if it does not yet.
     """
-    d, K = arms.shape
-    for k in range(K):
-        names[k] = key_of(arms, d, k)
-        offers[int(names[k]) % SLOTS] += 1
-    offers[SLOTS] += K
-    for k in range(K):
-        count = offers[int(names[k]) % SLOTS]
-        if count < OFTEN or count * SLOTS < TIMES * offers[SLOTS]:
-            names[k] = -1.0 - names[k]
+    for k in range(arms.shape[1]):
+        key = key_of(arms, arms.shape[0], k)
+        names[k] = key if counted(offers, int(key)) >= OFTEN else -1.0 - key
+
+
+@kernel
+def counted(offers: IntArray, key: int) -> int:
+    """Count an arm once more; return its count.
+
+    An arm that has no slot takes from the smaller count of its pair, and gets that slot once the
+    count is gone: so slots are kept by the arms that come often.
+    """
+    first = 2 * (key % PAIRS)
+    second = first + 1
+    for at in (first, second):
+        if offers[at] // COUNTS == key and offers[at] % COUNTS > 0:
+            offers[at] += 1 if offers[at] % COUNTS < COUNTS - 1 else 0
+            return int(offers[at] % COUNTS)
+    at = first if offers[first] % COUNTS <= offers[second] % COUNTS else second
+    if offers[at] % COUNTS > 1:
+        offers[at] -= 1
+        return 0
+    offers[at] = key * COUNTS + 1
+    return 1
 
 
 @kernel
@@ -87,26 +97,35 @@ def name_block(arms: FloatArray, offers: IntArray, active: BoolArray, names: Flo
 
 @kernel
 def find_row(table: FloatArray, width: int, key: float) -> int:
-    """Return where in a table a key's row begins; −1 − that place if the row is still empty."""
-    rows = table.shape[0] // width
-    home = int(key) % rows
-    for probe in range(min(rows, PROBES)):
-        at = ((home + probe) % rows) * width
-        if table[at + KEY] == key + 1.0:
-            return at
-        if table[at + KEY] == 0.0:
-            return -1 - at
-    return home * width
+    """Return where in a table a key's row begins; −1 − the place where it would, if it has none."""
+    low, high = 0, int(table[COUNT])
+    while low < high:
+        middle = (low + high) // 2
+        if table[ROWS + middle * width] < key:
+            low = middle + 1
+        else:
+            high = middle
+    at = ROWS + low * width
+    if low < int(table[COUNT]) and table[at] == key:
+        return at
+    return -1 - at
 
 
 @kernel
 def row_of(table: FloatArray, width: int, key: float, precision: float) -> int:
-    """Return where a key's row begins; an empty one is taken, with D = `precision`."""
+    """Return where a key's row begins; if it has none, one is made, with D = `precision`."""
     at = find_row(table, width, key)
-    if at < 0:
-        at = -1 - at
-        table[at + KEY] = key + 1.0
-        table[at + PRECISION] = precision
+    if at >= 0:
+        return at
+    at, end = -1 - at, ROWS + int(table[COUNT]) * width
+    if end + width > table.shape[0]:
+        return max(at - width, ROWS)
+    for place in range(end - 1, at - 1, -1):
+        table[place + width] = table[place]
+    for place in range(at, at + width):
+        table[place] = 0.0
+    table[at], table[at + PRECISION] = key, precision
+    table[COUNT] += 1.0
     return at
 
 
@@ -117,8 +136,7 @@ def fill_table(table: FloatArray, model: FloatArray, theta: FloatArray) -> None:
     f = Du + bᵀθ: at the model's θ, an effect is u.
     """
     d = theta.shape[0]
-    for place in range(table.shape[0]):
-        table[place] = 0.0
+    table[COUNT] = 0.0
     for first in range(0, model.shape[0], d + 3):
         D, u = model[first + 1], model[first + 2]
         at = row_of(table, d + CROSS, model[first], D)
@@ -127,6 +145,67 @@ def fill_table(table: FloatArray, model: FloatArray, theta: FloatArray) -> None:
             table[at + CROSS + j] = model[first + 3 + j]
             target += model[first + 3 + j] * theta[j]
         table[at + TARGET], table[at + EFFECT] = target, u
+
+
+@kernel
+def empty_sums(model: FloatArray, d: int, tables: FloatArray) -> None:
+    """Begin tables of sums, one per client: a shared model's arms with their effects u."""
+    width = d + CROSS
+    for i in range(tables.shape[0]):
+        table = tables[i]
+        table[COUNT] = 0.0
+        for first in range(0, model.shape[0], d + 3):
+            at = row_of(table, width, model[first], 0.0)
+            table[at + EFFECT] = model[first + 2]
+
+
+@kernel
+def sums_to_send(tables: FloatArray, d: int, ends: IntArray) -> FloatArray:
+    """Return the clients' sums as they are sent: key, Σμ′, Σ(μ − y) and Σμ′x of each arm played.
+
+    Those of client i end at `ends`[i].
+    """
+    width, size = d + CROSS, 0
+    for i in range(tables.shape[0]):
+        size += int(tables[i, COUNT]) * (d + 3)
+    sent, end = np.empty(size), 0
+    for i in range(tables.shape[0]):
+        table = tables[i]
+        for row in range(int(table[COUNT])):
+            at = ROWS + row * width
+            if table[at + PRECISION] != 0.0 or table[at + TARGET] != 0.0:
+                sent[end], sent[end + 1], sent[end + 2] = (
+                    table[at], table[at + PRECISION], table[at + TARGET],
+                )  # fmt: skip
+                for j in range(d):
+                    sent[end + 3 + j] = table[at + CROSS + j]
+                end += d + 3
+        ends[i] = end
+    return sent[:end]
+
+
+@kernel
+def add_sent(
+    sent: FloatArray, theta: FloatArray, known: FloatArray, buckets: float, total: FloatArray
+) -> None:
+    """Add up what clients sent, in a table: D is Σμ′, f is p (`parts.effects`), u is Σμ′u.
+
+    `known` is a table with the effects u of the last model, at which the sums were taken.
+    """
+    d = theta.shape[0]
+    width = d + CROSS
+    for first in range(0, sent.shape[0], d + 3):
+        key, h, g = sent[first], sent[first + 1], sent[first + 2]
+        place = find_row(known, width, key)
+        u = known[place + EFFECT] if place >= 0 else 0.0
+        at = row_of(total, width, key % buckets, 0.0)
+        p = h * u - g
+        for j in range(d):
+            p += sent[first + 3 + j] * theta[j]
+            total[at + CROSS + j] += sent[first + 3 + j]
+        total[at + PRECISION] += h
+        total[at + TARGET] += p
+        total[at + EFFECT] += h * u
 
 
 @kernel
@@ -156,33 +235,34 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
 
 
 @kernel
-def add_effect_sums(
-    X: FloatArray,
-    y: FloatArray,
-    theta: FloatArray,
-    buckets: float,
-    functions: IntArray,
-    gradient: FloatArray,
-    hessian: FloatArray,
-    table: FloatArray,
-) -> None:
-    """Add samples' derivatives at θ and the effects u of `table`, whose rows get their parts.
-
-    Of `hessian` the lower triangle only. Row by row: the sums do not depend on how X is split.
-    """
-    d = theta.shape[0]
+def add_effects(X: FloatArray, table: FloatArray, buckets: float, z: FloatArray) -> None:
+    """Add the effect u of each row's arm to `z`; the last column of X has the names."""
+    d = X.shape[1] - 1
     for s in range(X.shape[0]):
-        x, name, z, at = X[s, :d], X[s, d], 0.0, -1
-        if name >= 0.0:
-            at = row_of(table, d + CROSS, name % buckets, 0.0)
-            z = table[at + EFFECT]
-        z += dot(x, theta)
-        residual, weight = call1(functions[MEAN], z) - y[s], call1(functions[VARIANCE], z)
-        for j in range(d):
-            gradient[j] += residual * x[j]
-        add_lower(hessian, x, weight)
-        if at >= 0:
-            table[at + PRECISION] += weight
-            table[at + TARGET] += residual
-            for j in range(d):
-                table[at + CROSS + j] += weight * x[j]
+        if X[s, d] >= 0.0:
+            z[s] += table[row_of(table, d + CROSS, X[s, d] % buckets, 0.0) + EFFECT]
+
+
+@kernel
+def add_to_effects(
+    X: FloatArray,
+    residuals: FloatArray,
+    weights: FloatArray,
+    table: FloatArray,
+    buckets: float,
+) -> None:
+    """Add each row's residual, weight and weighted features to the sums of its arm."""
+    d = X.shape[1] - 1
+    for s in range(X.shape[0]):
+        if X[s, d] >= 0.0:
+            at = row_of(table, d + CROSS, X[s, d] % buckets, 0.0)
+            add_to_row(table, at, X[s], residuals[s], weights[s])
+
+
+@kernel
+def add_to_row(table: FloatArray, at: int, x: FloatArray, residual: float, weight: float) -> None:
+    """Add a sample's part to the sums in the row that begins at `at`."""
+    table[at + PRECISION] += weight
+    table[at + TARGET] += residual
+    for j in range(x.shape[0] - 1):
+        table[at + CROSS + j] += weight * x[j]

@@ -16,7 +16,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.typing import FloatArray, IntArray
 
 #: A client with more distinct samples than this is summed over sample by sample.
-MOST = 64
+MOST = 128
 
 
 class Merged(NamedTuple):

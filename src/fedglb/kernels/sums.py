@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.kernels.compile import kernel
+from fedglb.kernels.effects import CROSS, EFFECT, add_effects, add_to_effects, add_to_row, row_of
 from fedglb.kernels.layout import CUMULANT, DERIVATIVES, MEAN, VARIANCE
 from fedglb.kernels.linalg import add_square, dot, set_matrix, set_vector
 from fedglb.kernels.merge import Merged, merge
@@ -74,7 +75,8 @@ def add_derivatives(
     rows and their order.
     """
     scratch = np.empty((SCRATCH_ROWS + theta.shape[0], min(X.shape[0], BLOCK)))
-    add_blocks(X, y, np.empty(0), theta, functions, gradient, hessian, with_hessian, scratch)
+    none = np.empty(0)
+    add_blocks(X, y, none, theta, functions, gradient, hessian, with_hessian, scratch, none, 1.0)
 
 
 @kernel
@@ -88,10 +90,14 @@ def add_blocks(
     hessian: FloatArray,
     with_hessian: bool,
     scratch: FloatArray,
+    table: FloatArray,
+    buckets: float,
 ) -> None:
     """Do as `add_derivatives` does, with room for a block of samples in `scratch`.
 
     Row s of X counts `times`[s] times (once if `times` is empty); y[s] is the sum of its rewards.
+    Where arms have effects, `table` has them and gets their sums (`kernels.effects`), if there is a
+    Hessian; else it is empty.
     The rows of `scratch`, `SCRATCH_ROWS` + d of them, have the length of a block. They hold xᵀθ,
     the residuals and μ′; with a Hessian also two rows of weighted features, and X's columns.
     """
@@ -106,6 +112,8 @@ def add_blocks(
             predict_columns(columns, theta, z)
         else:
             predict_rows(rows, theta, z)
+        if table.size > 0:
+            add_effects(rows, table, buckets, z)
         call_derivatives(
             functions[DERIVATIVES], z, residuals, weights, functions, int(with_hessian)
         )
@@ -117,13 +125,15 @@ def add_blocks(
                 weights[s] *= times[first + s]
         for s in range(length):
             residuals[s] -= y[first + s]
+        if table.size > 0:
+            add_to_effects(rows, residuals, weights, table, buckets)
         add_weighted_rows(rows, residuals, gradient)
         if with_hessian:
             whole = length - length % LANES
             if whole > 0:
                 add_squares(columns, weights, whole, weighted, hessian)
             for s in range(whole, length):
-                add_lower(hessian, rows[s], weights[s])
+                add_lower(hessian, rows[s, : theta.shape[0]], weights[s])
     if with_hessian:
         mirror(hessian)
 
@@ -135,7 +145,7 @@ def predict_rows(X: FloatArray, theta: FloatArray, z: FloatArray) -> None:
     Four rows at a time, which are four sums that do not wait for each other. (There is a `while`
     because the compiler does not recognise numba's range with a step as a loop to vectorise.)
     """
-    n, d = X.shape
+    n, d = X.shape[0], theta.shape[0]
     s = 0
     while s + 4 <= n:
         z0, z1, z2, z3 = 0.0, 0.0, 0.0, 0.0
@@ -147,14 +157,14 @@ def predict_rows(X: FloatArray, theta: FloatArray, z: FloatArray) -> None:
         z[s], z[s + 1], z[s + 2], z[s + 3] = z0, z1, z2, z3
         s += 4
     while s < n:
-        z[s] = dot(X[s], theta)
+        z[s] = dot(theta, X[s])
         s += 1
 
 
 @kernel
 def transpose(X: FloatArray, columns: FloatArray) -> None:
     """Write the columns of X to the rows of `columns`; behind them a row of zeros."""
-    n, d = X.shape
+    n, d = X.shape[0], columns.shape[0] - 1
     for s in range(n):
         for j in range(d):
             columns[j, s] = X[s, j]
@@ -175,7 +185,7 @@ def predict_columns(columns: FloatArray, theta: FloatArray, z: FloatArray) -> No
 @kernel
 def add_weighted_rows(X: FloatArray, weights: FloatArray, total: FloatArray) -> None:
     """Add Σ w x over the rows x of X to `total`, which is read and written once per four rows."""
-    n, d = X.shape
+    n, d = X.shape[0], total.shape[0]
     s = 0
     while s + 4 <= n:
         r0, r1, r2, r3 = weights[s], weights[s + 1], weights[s + 2], weights[s + 3]
@@ -277,8 +287,9 @@ def sum_over_clients(
         if with_hessian:
             set_matrix(own_hessian, 0.0)
         add_blocks(
-            own_X, own_y, times, theta, functions, own_gradient, own_hessian, with_hessian, scratch
-        )
+            own_X, own_y, times, theta, functions, own_gradient, own_hessian, with_hessian, scratch,
+            once, 1.0,
+        )  # fmt: skip
         for j in range(d):
             gradient[j] += own_gradient[j]
         if with_hessian:
@@ -299,14 +310,29 @@ def add_model_sums(
     functions: IntArray,
     gradient: FloatArray,
     hessian: FloatArray,
+    merged: Merged,
+    i: int,
+    table: FloatArray,
+    buckets: float,
 ) -> None:
-    """Add a client's derivatives at the model θ: of the `covered` rows at once, then row by row.
+    """Add client i's derivatives at the model θ: of the `covered` rows at once, then row by row.
 
     A client sums the rows that a model covers when it adopts it, and each later one as it comes.
+    The rows that are covered are summed by those that differ, if these are few (`merged` is brought
+    up to date). `table` is empty, or has the effects of arms and gets their sums.
     """
-    add_derivatives(X[:covered], y[:covered], theta, functions, gradient, hessian, True)
+    own_X, own_y, times = X[:covered], y[:covered], np.empty(0)
+    if covered > 0:
+        merge(merged, i, own_X, own_y)
+        k = merged.different[i]
+        if k >= 0:
+            own_X, own_y, times = merged.X[i, :k], merged.y[i, :k], merged.times[i, :k]
+    scratch = np.empty((SCRATCH_ROWS + theta.shape[0], min(own_X.shape[0], BLOCK)))
+    add_blocks(
+        own_X, own_y, times, theta, functions, gradient, hessian, True, scratch, table, buckets
+    )
     for s in range(covered, X.shape[0]):
-        add_row(X[s], y[s], theta, functions, gradient, hessian)
+        add_row(X[s], y[s], theta, functions, gradient, hessian, table, buckets)
     mirror(hessian)
 
 
@@ -318,13 +344,20 @@ def add_row(
     functions: IntArray,
     gradient: FloatArray,
     hessian: FloatArray,
+    table: FloatArray,
+    buckets: float,
 ) -> None:
     """Add one sample's derivatives at θ; of `hessian` to the lower triangle only."""
-    z = dot(x, theta)
+    d, z, at = theta.shape[0], dot(theta, x), -1
+    if table.size > 0 and x[d] >= 0.0:
+        at = row_of(table, d + CROSS, x[d] % buckets, 0.0)
+        z += table[at + EFFECT]
     residual, weight = call1(functions[MEAN], z) - y, call1(functions[VARIANCE], z)
-    for j in range(x.shape[0]):
+    for j in range(d):
         gradient[j] += residual * x[j]
-    add_lower(hessian, x, weight)
+    add_lower(hessian, x[:d], weight)
+    if at >= 0:
+        add_to_row(table, at, x, residual, weight)
 
 
 @kernel
@@ -354,11 +387,17 @@ def add_all_model_sums(
     functions: IntArray,
     gradients: FloatArray,
     hessians: FloatArray,
+    merged: Merged,
+    tables: FloatArray,
+    buckets: float,
 ) -> None:
     """Do as `add_model_sums` does for each client i, over its rows 0 … last[i] − 1."""
     for i in range(X.shape[0]):
         own_X, own_y = X[i, : last[i]], y[i, : last[i]]
-        add_model_sums(own_X, own_y, covered[i], theta, functions, gradients[i], hessians[i])
+        add_model_sums(
+            own_X, own_y, covered[i], theta, functions, gradients[i], hessians[i],
+            merged, i, tables[i], buckets,
+        )  # fmt: skip
 
 
 @kernel

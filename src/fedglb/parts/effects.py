@@ -8,50 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedglb.kernels.effects import BUCKETS, CROSS, KEY, PRECISION, TARGET, fill_table
+from fedglb.kernels.effects import (
+    BUCKETS,
+    COUNT,
+    CROSS,
+    EFFECT,
+    PRECISION,
+    ROWS,
+    TARGET,
+    add_sent,
+    empty_sums,
+    sums_to_send,
+)
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
-if TYPE_CHECKING:
-    from fedglb.algorithms import Algorithm
-
 #: The prior variance of an effect, as a share of that of xᵀθ for an arm of mean length, and how
 #: many effects' worth of data that prior has.
 SHARE, WEIGHT = 0.01, 1.0
-#: The share of a table's rows that a model may fill: more of them, and rows are hard to find.
-FULL = 0.75
 
 
-def effect_table(
-    algorithm: Algorithm, setting: Setting, model: SharedModel | None
+def sum_tables(
+    clients: int, setting: Setting, rows: int, model: SharedModel | None
 ) -> tuple[FloatArray, float]:
-    """Return an empty table of a client's sums with a model's effects u, and its buckets."""
-    d, rows = setting.problem.dim, algorithm.local_update.effects
-    table = np.zeros(rows * (d + CROSS))
-    if model is None or model.effects is None or not rows:
-        return table, float(BUCKETS)
-    fill_table(table, model.effects[2:], np.zeros(d))
-    by_row = table.reshape(rows, d + CROSS)
-    by_row[:, [PRECISION, TARGET]] = 0.0
-    by_row[:, CROSS:] = 0.0
-    return table, float(model.effects[1])
+    """Return empty tables of sums for clients, and the number of buckets; for 0 rows none."""
+    d = setting.problem.dim
+    tables = np.empty((clients, rows and ROWS + rows * (d + CROSS)))
+    known, buckets = effects_of(model)
+    if rows:
+        empty_sums(known, d, tables)
+    return tables, buckets
 
 
-def effect_rows(table: FloatArray, d: int) -> FloatArray | None:
-    """Return a table of sums as it is sent: key, h, g and b of each arm played, by keys."""
-    if not table.size:
-        return None
-    rows = table.reshape(-1, d + CROSS)
-    rows = rows[np.any(rows[:, [PRECISION, TARGET]] != 0.0, axis=1)]
-    rows = rows[np.argsort(rows[:, KEY])]
-    sent = np.hstack([rows[:, [KEY, PRECISION, TARGET]], rows[:, CROSS:]])
-    sent[:, 0] -= 1.0
-    return sent.ravel()
+def effects_of(model: SharedModel | None) -> tuple[FloatArray, float]:
+    """Return a model's rows of effects, and its number of buckets."""
+    if model is None or model.effects is None:
+        return np.empty(0), float(BUCKETS)
+    return model.effects[2:], float(model.effects[1])
+
+
+def to_send(tables: FloatArray, d: int) -> list[FloatArray | None]:
+    """Return each client's sums as they are sent; None where arms have no effects."""
+    if not tables.size:
+        return [None] * len(tables)
+    ends = np.empty(len(tables), dtype=np.int64)
+    sent = sums_to_send(tables, d, ends)
+    return [sent[first:end] for first, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,6 @@ class ArmSums:
     b: FloatArray  # Σμ′x, (m, d)
     p: FloatArray  # hu + bᵀθ_t − Σ(μ − y), (m,)
     u: FloatArray  # the effects of the last model, (m,)
-    cross: FloatArray  # Σ b u, (d,)
 
     @classmethod
     def of(
@@ -79,22 +84,21 @@ class ArmSums:
     ) -> ArmSums:
         """Add up what clients sent, in their order; θ is the last model's.
 
-        The buckets are halved while their arms would fill a table of `rows` rows too much: then
-        arms share an effect.
+        The buckets are halved while their arms do not fit into a table of `rows` rows: then arms
+        share an effect.
         """
-        d, buckets, known = theta.size, float(BUCKETS), np.empty((0, theta.size + 3))
-        if model is not None and model.effects is not None:
-            buckets, known = float(model.effects[1]), model.effects[2:].reshape(-1, d + 3)
-        given = np.concatenate([each.reshape(-1, d + 3) for each in (*sent, np.empty(0))])
-        keys, h, g, b = given[:, 0], given[:, 1], given[:, 2], given[:, 3:]
-        u = _looked_up(keys, known[:, 0], known[:, 2])
-        while len(kept := np.unique(keys % buckets)) > FULL * rows:
+        d, (known, buckets) = theta.size, effects_of(model)
+        given = np.concatenate([*sent])
+        before = np.empty(ROWS + (known.size // (d + 3)) * (d + CROSS))
+        empty_sums(known, d, before[None])
+        while len(np.unique(given[:: d + 3] % buckets)) > rows:
             buckets /= 2.0
-        total, place = np.zeros((kept.size, d + 3)), np.searchsorted(kept, keys % buckets)
-        np.add.at(total, place, np.column_stack([h, b, h * u + b @ theta - g, h * u]))
-        cross, h = b.T @ u, total[:, 0]
-        mean = np.divide(total[:, -1], h, out=np.zeros(h.size), where=h > 0.0)
-        return cls(kept, buckets, h, total[:, 1 : d + 1], total[:, d + 1], mean, cross)
+        total = np.zeros(ROWS + min(rows, given.size // (d + 3)) * (d + CROSS))
+        add_sent(given, theta, before, buckets, total)
+        each = total[ROWS:].reshape(-1, d + CROSS)[: int(total[COUNT])]
+        h, b = each[:, PRECISION], each[:, CROSS:]
+        mean = np.divide(each[:, EFFECT], h, out=np.zeros(h.size), where=h > 0.0)
+        return cls(each[:, 0], buckets, h, b, each[:, TARGET], mean)
 
     def reduced(
         self, setting: Setting, hessian: FloatArray, pull: FloatArray
@@ -102,7 +106,7 @@ class ArmSums:
         """Return Hessian and pull of θ's system once the effects are eliminated."""
         D = self.h + setting.effect_ridge
         per = self.b / D[:, None]
-        return hessian - self.b.T @ per, pull + self.cross - per.T @ self.p
+        return hessian - self.b.T @ per, pull + self.b.T @ self.u - per.T @ self.p
 
     def effects(self, setting: Setting, theta: FloatArray) -> FloatArray:
         """Return the effects given θ, shape (m,)."""
@@ -145,11 +149,3 @@ class ArmSums:
         D = self.h + setting.effect_ridge
         rows = np.column_stack([self.keys, D, u, self.b])
         return np.concatenate([[setting.effect_ridge, self.buckets], rows.ravel()])
-
-
-def _looked_up(keys: FloatArray, known: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the values of keys among `known`, which increase; 0 for others."""
-    if not known.size:
-        return np.zeros(keys.size)
-    place = np.minimum(np.searchsorted(known, keys), known.size - 1)
-    return np.where(known[place] == keys, values[place], 0.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.kernels.effects import add_effect_sums
-from fedglb.kernels.sums import add_all_moments, add_model_sums, mirror
+from fedglb.kernels.merge import Merged
+from fedglb.kernels.sums import add_all_moments, add_model_sums
 from fedglb.model import SharedModel, shared_theta
-from fedglb.parts.effects import effect_rows, effect_table
+from fedglb.parts.effects import sum_tables, to_send
 from fedglb.protocol.messages import ClientId, Covariance, ModelSums
 from fedglb.samples import Samples
 from fedglb.setting import Setting
@@ -41,7 +41,7 @@ class OwnSums:
         self.matrix = np.zeros((d, d))
         self.vector = np.zeros(d)
         #: per arm with an effect, where arms have effects; and the number of buckets
-        self.table, self.buckets = effect_table(algorithm, setting, model)
+        self.tables, self.buckets = sum_tables(1, setting, algorithm.local_update.effects, model)
 
     def add(self, samples: Samples) -> None:
         """Add the samples that are not in the sums yet."""
@@ -56,16 +56,10 @@ class OwnSums:
                 X[None, first:], y[None, first:], none, every, self.matrix[None], self.vector[None]
             )
             return
-        if self.table.size:
-            add_effect_sums(
-                X[first:], y[first:], self.theta, self.buckets, link.compiled_functions,
-                self.vector, self.matrix, self.table,
-            )  # fmt: skip
-            mirror(self.matrix)
-            return
         add_model_sums(
             X[first:], y[first:], max(min(self.covered, self.count) - first, 0), self.theta,
-            link.compiled_functions, self.vector, self.matrix,
+            link.compiled_functions, self.vector, self.matrix, Merged.empty(1, X.shape[1]), 0,
+            self.tables[0], self.buckets,
         )  # fmt: skip
 
     def of_first(self, samples: Samples, n: int, theta: FloatArray | None = None) -> OwnSums:
@@ -82,7 +76,7 @@ class OwnSums:
         """Return the answer to the request for an update, with copies of the sums."""
         matrix, vector = self.matrix.copy(), self.vector.copy()
         if self.at_model:
-            effects = effect_rows(self.table, matrix.shape[0])
+            (effects,) = to_send(self.tables, matrix.shape[0])
             return ModelSums(client, update, self.count, vector, matrix, effects)
         b = vector if self.algorithm.local_update.shares_moment else None
         return Covariance(client, update, self.count, matrix, b)

@@ -13,19 +13,18 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
-from fedglb.kernels.effects import KEYS, SLOTS, add_effect_sums, name_block
+from fedglb.kernels.effects import KEYS, PAIRS, name_block
 from fedglb.kernels.layout import EPOCH, work_rows
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
 from fedglb.kernels.sums import (
     add_all_model_sums,
     add_all_moments,
-    mirror,
     sum_over_clients,
 )
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.confidence import Confidence
-from fedglb.parts.effects import effect_rows, effect_table
+from fedglb.parts.effects import sum_tables, to_send
 from fedglb.parts.global_update import Query, Sums
 from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.parts.trigger import Trigger
@@ -95,17 +94,19 @@ class CompiledEngine(Engine):
         d, L, width = env.problem.dim, self.setting.clients, self.setting.width
         capacity = horizon * env.clients // L
         #: what each client was offered, counted by slots, where arms have effects
-        self._offers = np.zeros((env.clients * (width > d), SLOTS + 1), dtype=np.int64)
+        self._offers = np.zeros((env.clients * (width > d), 2 * PAIRS), dtype=np.int64)
         self._begin: LocalState = algorithm.local_update.begin(self.setting)
         self.learners = LearnerArrays(
             vectors=np.repeat(self._begin.vectors[None], L, axis=0),
             matrices=np.repeat(self._begin.matrices[None], L, axis=0),
-            counters=np.repeat(self._begin.counters[None], L, axis=0),
+            counters=np.empty((L, self._begin.counters.size)),
             X=np.empty((L, capacity, width)),
             y=np.empty((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
             last=np.zeros(L, dtype=np.int64),
         )
+        used = algorithm.local_update.counters_in_use(self._begin)
+        self.learners.counters[:, :used] = self._begin.counters[:used]
         late = env.longest_delay
         places = late + 1 if late else 0
         self.pending = Pending(
@@ -121,7 +122,7 @@ class CompiledEngine(Engine):
         self._covariances = np.zeros((L, d, d))  # Σ x xᵀ and Σ x y, where clients send them
         self._moments = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
-        self._merged = Merged.empty(L, d)
+        self._merged = Merged.empty(L, width)
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
         self._frozen = np.zeros(L, dtype=np.int64)  # samples in the learner's last update
         self._took_part = np.zeros(L, dtype=np.int64)  # the number of that update
@@ -270,36 +271,23 @@ class CompiledEngine(Engine):
         if self.at_model:
             L, d = len(a.X), self.env.problem.dim
             gradients, hessians = np.zeros((L, d)), np.zeros((L, d, d))
-            if self.setting.effect_ridge:
-                return self._with_effects(number, gradients, hessians)
+            rows, model = self.algorithm.local_update.effects, self.coordinator.model
+            tables, buckets = sum_tables(L, self.setting, rows, model)
             add_all_model_sums(
                 a.X, a.y, self._covered, a.counts, self._shared_theta,
                 self.env.problem.link.compiled_functions, gradients, hessians,
+                self._merged, tables, buckets,
             )  # fmt: skip
-            return {i: ModelSums(i, number, samples[i], gradients[i], hessians[i]) for i in ids}
+            effects = to_send(tables, d)
+            return {
+                i: ModelSums(i, number, samples[i], gradients[i], hessians[i], effects[i])
+                for i in ids
+            }
         add_all_moments(a.X, a.y, self._summed, a.counts, self._covariances, self._moments)
         self._summed[:] = a.counts
         covariances, moments = self._covariances.copy(), self._moments.copy()
         b = moments if self.algorithm.local_update.shares_moment else [None] * len(samples)
         return {i: Covariance(i, number, samples[i], covariances[i], b[i]) for i in ids}
-
-    def _with_effects(
-        self, number: int, gradients: FloatArray, hessians: FloatArray
-    ) -> dict[ClientId, Message]:
-        """Return the clients' sums at the last model, with those of arms with effects."""
-        a, d = self.learners, self.env.problem.dim
-        empty, buckets = effect_table(self.algorithm, self.setting, self.coordinator.model)
-        messages: dict[ClientId, Message] = {}
-        for i, n in enumerate(a.counts.tolist()):
-            table = empty.copy()
-            add_effect_sums(
-                a.X[i, :n], a.y[i, :n], self._shared_theta, buckets,
-                self.env.problem.link.compiled_functions, gradients[i], hessians[i], table,
-            )  # fmt: skip
-            mirror(hessians[i])
-            effects = effect_rows(table, d)
-            messages[i] = ModelSums(i, number, n, gradients[i], hessians[i], effects)
-        return messages
 
     @property
     def _shared_theta(self) -> FloatArray:
@@ -348,7 +336,9 @@ class CompiledEngine(Engine):
         asked = {0, last} if self._models[0] is None else {0}
         for i in asked:
             local.adopt(self._choosing.setting, self._state(i), model)
-        for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
+        used = local.counters_in_use(self._state(0))
+        counters = self.learners.counters[:, :used]
+        for stacked in (self.learners.vectors, self.learners.matrices, counters):
             if last in asked and stacked[0].tobytes() != stacked[last].tobytes():
                 why = f"the state after {local}.adopt depends on the client"
                 raise InvalidInput("engine", "compiled", f"{_ELSEWHERE}: {why}")

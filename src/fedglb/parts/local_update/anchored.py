@@ -15,8 +15,8 @@ from fedglb.kernels.effects import (
     CROSS,
     EFFECT,
     EFFECT_RIDGE,
-    KEY,
     PRECISION,
+    ROWS,
     TABLE,
     TARGET,
     fill_table,
@@ -151,14 +151,15 @@ def solve_again(vectors: FloatArray, matrices: FloatArray, counters: FloatArray)
     theta, anchor, pull = vectors[THETA], vectors[ANCHOR], np.empty(d)
     for j in range(d):
         pull[j] = vectors[GRADIENT, j]
-    for at in range(TABLE, counters.shape[0], d + CROSS):
-        if counters[at + KEY] > 0.0:
-            D = counters[at + PRECISION]
-            own = D * counters[at + EFFECT] - counters[at + TARGET]
-            for j in range(d):
-                own += counters[at + CROSS + j] * anchor[j]
-            for j in range(d):
-                pull[j] -= counters[at + CROSS + j] * own / D
+    rows = int(counters[TABLE]) if counters.shape[0] > TABLE else 0
+    for row in range(rows):
+        at = TABLE + ROWS + row * (d + CROSS)
+        D = counters[at + PRECISION]
+        own = D * counters[at + EFFECT] - counters[at + TARGET]
+        for j in range(d):
+            own += counters[at + CROSS + j] * anchor[j]
+        for j in range(d):
+            pull[j] -= counters[at + CROSS + j] * own / D
     matvec(matrices[INVERSE], pull, theta)
     for j in range(d):
         theta[j] = anchor[j] - theta[j]
@@ -210,11 +211,18 @@ class Anchored(HessianUpdate[AnchoredState]):
         """Return the state before any sample; with effects, their table is empty."""
         state = super().begin(setting)
         if self.effects:
-            room = np.zeros(TABLE + self.effects * (setting.problem.dim + CROSS))
+            room = np.zeros(TABLE + ROWS + self.effects * (setting.problem.dim + CROSS))
             room[: state.counters.size] = state.counters
             room[EFFECT_RIDGE], room[BUCKET_COUNT] = setting.effect_ridge, BUCKETS
             state.counters = room
         return state
+
+    def counters_in_use(self, state: AnchoredState) -> int:
+        """Return the counters up to the last row of the table of effects."""
+        if not self.effects:
+            return super().counters_in_use(state)
+        width = state.theta.size + CROSS
+        return TABLE + ROWS + int(state.counters[TABLE]) * width
 
     def adopt(self, setting: Setting, state: AnchoredState, model: SharedModel) -> None:
         """Take over θ_t and H + ℓI; θ_i is θ_t."""

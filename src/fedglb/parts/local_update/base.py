@@ -274,6 +274,21 @@ class LocalUpdate(Generic[State]):
         """
         state.log_gain = 0.0
 
+    def counters_in_use(self, state: State) -> int:
+        """Return how many of a state's counters matter: those behind them are room.
+
+        Parameters
+        ----------
+        state
+            The client's state.
+
+        Returns
+        -------
+        int
+            All of them, by default.
+        """
+        return state.counters.size
+
     def begin(self, setting: Setting) -> State:
         """Return the state before any sample.
 
