@@ -20,7 +20,9 @@ class Setting:
     ridge: float  # λ, the weight of the ridge penalty
     delta: float  # δ, the probability that the confidence set of some client fails in some step
     noise: NoisePlan | None = None  # clients' noise for privacy
-    effect_ridge: float = 0.0  # λ₂, of the effects of recurring arms; 0: they have none
+    #: whether clients learn by `Calibrated`, and λ₂ of the effects of recurring arms; 0: no effects
+    calibrated: bool = False
+    effect_ridge: float = 0.0
 
     def in_force(self, model: SharedModel | None) -> Setting:
         """Return the setting with the λ and λ₂ of the last shared model, if a rule chose them."""
@@ -28,6 +30,11 @@ class Setting:
             return self
         second = self.effect_ridge if model.effects is None else float(model.effects[0])
         return replace(self, ridge=model.ridge, effect_ridge=second)
+
+    @property
+    def mean_at_zero(self) -> float:
+        """μ(0) where the weights of samples are at least the secants from 0; else not a number."""
+        return self.problem.link.mean(0.0) if self.calibrated else math.nan
 
     @property
     def width(self) -> int:

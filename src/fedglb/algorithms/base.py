@@ -10,8 +10,8 @@ from fedglb.errors import InvalidInput, instance, integer, number, under
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.effects import SHARE
-from fedglb.parts.global_update import GlobalUpdate
-from fedglb.parts.local_update import LocalUpdate
+from fedglb.parts.global_update import GlobalUpdate, OneExchange
+from fedglb.parts.local_update import Calibrated, LocalUpdate
 from fedglb.parts.ridge import Evidence
 from fedglb.parts.trigger import Never, Trigger
 from fedglb.privacy import GaussianMechanism
@@ -138,6 +138,11 @@ class Algorithm:
         if solver.starts_at_model and self.local_update.metric != "hessian":
             allowed = f"a solver with covariances, e.g. Newton(), for the local update {local}"
             raise InvalidInput("solver", solver, allowed)
+        if isinstance(self.local_update, Calibrated) and not (
+            isinstance(solver, OneExchange) and solver.always_one
+        ):
+            allowed = 'OneExchange(inf, "deviation") with the local update Calibrated'
+            raise InvalidInput("solver", solver, allowed)
         if self.confidence.needs_ball and not solver.in_ball:
             allowed = f"a solver whose models lie in the ball, for {self.confidence}"
             raise InvalidInput("solver", solver, allowed)
@@ -220,8 +225,13 @@ class Algorithm:
             assert self.max_updates is not None
             with under("privacy"):
                 plan = self.privacy.plan(problem, learners, self.max_updates, members)
-        second = float(ridge) / SHARE if self.local_update.effects else 0.0
-        setting = Setting(problem, learners, horizon, float(ridge), float(self.delta), plan, second)
+        # `Calibrated` needs a bound on how far a step may go without another round
+        calibrated = isinstance(self.local_update, Calibrated)
+        calibrated = calibrated and problem.link.self_concordance(math.inf) is not None
+        second = float(ridge) / SHARE if calibrated and self.local_update.effects else 0.0
+        setting = Setting(
+            problem, learners, horizon, float(ridge), float(self.delta), plan, calibrated, second
+        )
         self.confidence.check(problem)
         self.trigger.check(setting)
         smallest = min(self.local_update.prior(setting), setting.ridge)

@@ -16,7 +16,7 @@ from fedglb.algorithms.fedglb_ucb import fedglb_ucb
 from fedglb.parts.choice import Bayes, Choice, Ucb
 from fedglb.parts.confidence import Confidence, Iterate, Mixture, Posterior
 from fedglb.parts.global_update import GlobalUpdate, OneExchange, OnePass
-from fedglb.parts.local_update import Anchored, FrozenHessian
+from fedglb.parts.local_update import Anchored, Calibrated, FrozenHessian
 from fedglb.parts.ridge import Evidence
 from fedglb.parts.trigger import Clock, Event, Geometric
 from fedglb.privacy import GaussianMechanism
@@ -152,7 +152,7 @@ def fedglb_auto(
     ridge: float | Evidence | None = None,
     privacy: GaussianMechanism | None = None,
     confidence: Confidence[Any] | None = None,
-    effects: int | None = None,
+    effects: int = 1024,
 ) -> Algorithm:
     """FedGLB for applications: no S, c_μ, R or exploration to choose.
 
@@ -172,9 +172,10 @@ def fedglb_auto(
     >>> run.syncs > 0
     True
     """
+    calibrated = solver is None and confidence is None
     return Algorithm(
         name="FedGLB-Auto",
-        local_update=Anchored(0 if effects is None else effects),
+        local_update=Calibrated(effects) if calibrated else Anchored(),
         global_update=OneExchange(math.inf, "deviation") if solver is None else solver,
         trigger=Event(threshold, clock),
         confidence=Posterior() if confidence is None else confidence,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedglb.kernels.compile import kernel
+from fedglb.kernels.compile import inlined_kernel, kernel
 from fedglb.kernels.effects import CROSS, EFFECT, add_effects, add_to_effects, add_to_row, row_of
 from fedglb.kernels.layout import CUMULANT, DERIVATIVES, MEAN, VARIANCE
 from fedglb.kernels.linalg import add_square, dot, set_matrix, set_vector
@@ -42,6 +42,15 @@ def _dots_in_python(W: FloatArray, X: FloatArray, row: int, length: int) -> tupl
 dots = Intrinsic("dots", _dots_in_python)
 
 
+@inlined_kernel
+def at_least_secant(z: float, mean: float, slope: float, at_zero: float) -> float:
+    """Return the larger of μ′(z) and (μ(z) − μ(0))/z; μ′(z) where μ(0) is not a number."""
+    if abs(z) < 1e-3:  # there they differ by less than their rounding errors
+        return slope
+    secant = (mean - at_zero) / z
+    return secant if secant > slope else slope
+
+
 @kernel
 def one_by_one(
     z: FloatArray,
@@ -76,7 +85,9 @@ def add_derivatives(
     """
     scratch = np.empty((SCRATCH_ROWS + theta.shape[0], min(X.shape[0], BLOCK)))
     none = np.empty(0)
-    add_blocks(X, y, none, theta, functions, gradient, hessian, with_hessian, scratch, none, 1.0)
+    add_blocks(
+        X, y, none, theta, functions, gradient, hessian, with_hessian, scratch, none, 1.0, np.nan
+    )
 
 
 @kernel
@@ -92,12 +103,14 @@ def add_blocks(
     scratch: FloatArray,
     table: FloatArray,
     buckets: float,
+    at_zero: float,
 ) -> None:
     """Do as `add_derivatives` does, with room for a block of samples in `scratch`.
 
     Row s of X counts `times`[s] times (once if `times` is empty); y[s] is the sum of its rewards.
     Where arms have effects, `table` has them and gets their sums (`kernels.effects`), if there is a
-    Hessian; else it is empty.
+    Hessian; else it is empty. `at_zero` is μ(0) where weights are at least the secants, or not a
+    number.
     The rows of `scratch`, `SCRATCH_ROWS` + d of them, have the length of a block. They hold xᵀθ,
     the residuals and μ′; with a Hessian also two rows of weighted features, and X's columns.
     """
@@ -117,6 +130,9 @@ def add_blocks(
         call_derivatives(
             functions[DERIVATIVES], z, residuals, weights, functions, int(with_hessian)
         )
+        if at_zero == at_zero and with_hessian:
+            for s in range(length):
+                weights[s] = at_least_secant(z[s], residuals[s], weights[s], at_zero)
         if times.size > 0:
             for s in range(length):
                 residuals[s] *= times[first + s]
@@ -288,7 +304,7 @@ def sum_over_clients(
             set_matrix(own_hessian, 0.0)
         add_blocks(
             own_X, own_y, times, theta, functions, own_gradient, own_hessian, with_hessian, scratch,
-            once, 1.0,
+            once, 1.0, np.nan,
         )  # fmt: skip
         for j in range(d):
             gradient[j] += own_gradient[j]
@@ -314,6 +330,7 @@ def add_model_sums(
     i: int,
     table: FloatArray,
     buckets: float,
+    at_zero: float,
 ) -> None:
     """Add client i's derivatives at the model θ: of the `covered` rows at once, then row by row.
 
@@ -329,10 +346,21 @@ def add_model_sums(
             own_X, own_y, times = merged.X[i, :k], merged.y[i, :k], merged.times[i, :k]
     scratch = np.empty((SCRATCH_ROWS + theta.shape[0], min(own_X.shape[0], BLOCK)))
     add_blocks(
-        own_X, own_y, times, theta, functions, gradient, hessian, True, scratch, table, buckets
+        own_X,
+        own_y,
+        times,
+        theta,
+        functions,
+        gradient,
+        hessian,
+        True,
+        scratch,
+        table,
+        buckets,
+        at_zero,
     )
     for s in range(covered, X.shape[0]):
-        add_row(X[s], y[s], theta, functions, gradient, hessian, table, buckets)
+        add_row(X[s], y[s], theta, functions, gradient, hessian, table, buckets, at_zero)
     mirror(hessian)
 
 
@@ -346,13 +374,17 @@ def add_row(
     hessian: FloatArray,
     table: FloatArray,
     buckets: float,
+    at_zero: float,
 ) -> None:
     """Add one sample's derivatives at θ; of `hessian` to the lower triangle only."""
     d, z, at = theta.shape[0], dot(theta, x), -1
     if table.size > 0 and x[d] >= 0.0:
-        at = row_of(table, d + CROSS, x[d] % buckets, 0.0)
+        at = row_of(table, d + CROSS, float(x[d]) % buckets, 0.0)
         z += table[at + EFFECT]
-    residual, weight = call1(functions[MEAN], z) - y, call1(functions[VARIANCE], z)
+    mean, weight = call1(functions[MEAN], z), call1(functions[VARIANCE], z)
+    if at_zero == at_zero:
+        weight = at_least_secant(z, mean, weight, at_zero)
+    residual = mean - y
     for j in range(d):
         gradient[j] += residual * x[j]
     add_lower(hessian, x[:d], weight)
@@ -390,13 +422,14 @@ def add_all_model_sums(
     merged: Merged,
     tables: FloatArray,
     buckets: float,
+    at_zero: float,
 ) -> None:
     """Do as `add_model_sums` does for each client i, over its rows 0 … last[i] − 1."""
     for i in range(X.shape[0]):
         own_X, own_y = X[i, : last[i]], y[i, : last[i]]
         add_model_sums(
             own_X, own_y, covered[i], theta, functions, gradients[i], hessians[i],
-            merged, i, tables[i], buckets,
+            merged, i, tables[i], buckets, at_zero,
         )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def sum_tables(
     clients: int, setting: Setting, rows: int, model: SharedModel | None
 ) -> tuple[FloatArray, float]:
     """Return empty tables of sums for clients, and the number of buckets; for 0 rows none."""
-    d = setting.problem.dim
+    d, rows = setting.problem.dim, rows if setting.effect_ridge else 0
     tables = np.empty((clients, rows and ROWS + rows * (d + CROSS)))
     known, buckets = effects_of(model)
     if rows:

@@ -59,7 +59,7 @@ class OwnSums:
         add_model_sums(
             X[first:], y[first:], max(min(self.covered, self.count) - first, 0), self.theta,
             link.compiled_functions, self.vector, self.matrix, Merged.empty(1, X.shape[1]), 0,
-            self.tables[0], self.buckets,
+            self.tables[0], self.buckets, self.setting.mean_at_zero,
         )  # fmt: skip
 
     def of_first(self, samples: Samples, n: int, theta: FloatArray | None = None) -> OwnSums:

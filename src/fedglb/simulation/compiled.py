@@ -271,12 +271,12 @@ class CompiledEngine(Engine):
         if self.at_model:
             L, d = len(a.X), self.env.problem.dim
             gradients, hessians = np.zeros((L, d)), np.zeros((L, d, d))
-            rows, model = self.algorithm.local_update.effects, self.coordinator.model
-            tables, buckets = sum_tables(L, self.setting, rows, model)
+            rows = self.algorithm.local_update.effects
+            tables, buckets = sum_tables(L, self.setting, rows, self.coordinator.model)
             add_all_model_sums(
                 a.X, a.y, self._covered, a.counts, self._shared_theta,
                 self.env.problem.link.compiled_functions, gradients, hessians,
-                self._merged, tables, buckets,
+                self._merged, tables, buckets, self.setting.mean_at_zero,
             )  # fmt: skip
             effects = to_send(tables, d)
             return {

@@ -3,7 +3,7 @@
 Those of other people's algorithms are in `fedglb.algorithms`, one file per paper.
 """
 
-from fedglb.parts.local_update.anchored import Anchored, AnchoredState
+from fedglb.parts.local_update.anchored import Anchored, AnchoredState, Calibrated
 from fedglb.parts.local_update.base import HessianState, LocalState, LocalUpdate, Metric
 from fedglb.parts.local_update.frozen import (
     Frozen,
@@ -17,7 +17,7 @@ from fedglb.parts.local_update.ons import Ons, OnsState
 from fedglb.parts.local_update.ridge import Ridge, RidgeState
 
 __all__ = [
-    "Anchored", "AnchoredState", "Frozen", "FrozenHessian", "FrozenHessianState", "FrozenState",
-    "HessianState", "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate", "Metric", "Mle",
-    "MleState", "Ons", "OnsState", "Ridge", "RidgeState",
+    "Anchored", "AnchoredState", "Calibrated", "Frozen", "FrozenHessian", "FrozenHessianState",
+    "FrozenState", "HessianState", "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate", "Metric",
+    "Mle", "MleState", "Ons", "OnsState", "Ridge", "RidgeState",
 ]  # fmt: skip

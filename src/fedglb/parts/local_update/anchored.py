@@ -34,6 +34,7 @@ from fedglb.kernels.layout import (
 )
 from fedglb.kernels.linalg import add_sample, dot, matvec, refreshed
 from fedglb.kernels.pointers import call1
+from fedglb.kernels.sums import at_least_secant
 from fedglb.model import SharedModel
 from fedglb.parts.local_update.base import (
     Counter,
@@ -64,21 +65,23 @@ def anchored_step(
 ) -> int:
     """Add the last row of X and y to H and G, which are taken at θ_t, and solve for θ_i again.
 
-    A row with one number more is the name of its arm, whose effect is learned, too.
+    A row with one number more has the name of its arm, whose effect is learned, too. Without
+    constants a sample's weight is μ′(z).
 
     With p = P_new x the solution moves by −p(μ(z) − y + μ′(z) xᵀ(θ_i − θ_t)), z = xᵀθ_t: the
     exact minimum of the loss linearised at θ_t (docs/theory.md, section 7.5).
     """
     n, d = X.shape[0] - 1, vectors.shape[1]
     if X.shape[1] > d and X[n, d] >= 0.0:
-        step_with_effect(vectors, matrices, counters, X[n], y[n], functions)
+        step_with_effect(vectors, matrices, counters, X[n], y[n], functions, constants)
         return 0
     x, theta, anchor = X[n, :d], vectors[THETA], vectors[ANCHOR]
     gradient, direction = vectors[GRADIENT], vectors[DIRECTION]
     count = int(counters[UPDATES])
     z = dot(x, anchor)
-    weight = call1(functions[VARIANCE], z)
-    residual = call1(functions[MEAN], z) - y[n]
+    mean = call1(functions[MEAN], z)
+    weight = weight_at(z, mean, call1(functions[VARIANCE], z), constants)
+    residual = mean - y[n]
     error = residual + weight * (dot(x, theta) - z)
     counters[LOG_GAIN] += add_sample(
         matrices[MATRIX], matrices[INVERSE], x, weight, count, direction
@@ -97,6 +100,12 @@ def anchored_step(
 
 
 @kernel
+def weight_at(z: float, mean: float, slope: float, constants: FloatArray) -> float:
+    """Return the weight of a sample: μ′(z), or with μ(0) as a constant at least the secant."""
+    return slope if constants.shape[0] == 0 else at_least_secant(z, mean, slope, constants[0])
+
+
+@kernel
 def step_with_effect(
     vectors: FloatArray,
     matrices: FloatArray,
@@ -104,6 +113,7 @@ def step_with_effect(
     x: FloatArray,
     y: float,
     functions: IntArray,
+    constants: FloatArray,
 ) -> None:
     """Do as `anchored_step` does for an arm that has an effect.
 
@@ -123,8 +133,9 @@ def step_with_effect(
         z += x[j] * anchor[j]
         now += shifted[j] * theta[j]
         square += x[j] * x[j]
-    weight = call1(functions[VARIANCE], z)
-    residual = call1(functions[MEAN], z) - y
+    mean = call1(functions[MEAN], z)
+    weight = weight_at(z, mean, call1(functions[VARIANCE], z), constants)
+    residual = mean - y
     error = residual + weight * (now - z)
     ratio = D / (D + weight)
     counters[LOG_GAIN] += math.log1p(weight / D) + add_sample(
@@ -187,42 +198,13 @@ class Anchored(HessianUpdate[AnchoredState]):
     θ_i = θ_t − P_i G, with P_i = (H_i + ℓI)⁻¹. It takes one rank-one update per sample and no
     projection, and needs no c_μ, no R and no S.
 
-    Parameters
-    ----------
-    effects
-        The number of arms that can have an effect of their own beside xᵀθ, if they recur; more than
-        that share effects. 0 (default): none.
-
-    References
-    ----------
-    docs/theory.md, sections 7.5 and 7.12.
+    docs/theory.md, section 7.5.
     """
 
     stored_name = "Anchored"
 
     state_type = AnchoredState
     step = staticmethod(anchored_step)
-    effects: int = 0
-
-    def __post_init__(self) -> None:
-        integer("effects", self.effects, at_least=0, at_most=MOST_EFFECTS)
-
-    def begin(self, setting: Setting) -> AnchoredState:
-        """Return the state before any sample; with effects, their table is empty."""
-        state = super().begin(setting)
-        if self.effects:
-            room = np.zeros(TABLE + ROWS + self.effects * (setting.problem.dim + CROSS))
-            room[: state.counters.size] = state.counters
-            room[EFFECT_RIDGE], room[BUCKET_COUNT] = setting.effect_ridge, BUCKETS
-            state.counters = room
-        return state
-
-    def counters_in_use(self, state: AnchoredState) -> int:
-        """Return the counters up to the last row of the table of effects."""
-        if not self.effects:
-            return super().counters_in_use(state)
-        width = state.theta.size + CROSS
-        return TABLE + ROWS + int(state.counters[TABLE]) * width
 
     def adopt(self, setting: Setting, state: AnchoredState, model: SharedModel) -> None:
         """Take over θ_t and H + ℓI; θ_i is θ_t."""
@@ -233,6 +215,65 @@ class Anchored(HessianUpdate[AnchoredState]):
         state.gradient[:] = 0.0
         state.direction[:] = 0.0
         state.trace = 0.0
+
+
+@dataclass(frozen=True)
+class Calibrated(Anchored):
+    """`Anchored` for rules that choose by the posterior.
+
+    A sample's weight in H is the larger of μ′(z) and the secant (μ(z) − μ(0))/z, that of Jaakkola
+    and Jordan's quadratic bound: where the link is flat, many samples of one arm still make its
+    prediction certain. Arms that recur have an effect of their own beside xᵀθ.
+
+    Parameters
+    ----------
+    effects
+        The number of arms that can have an effect of their own; more than that share effects. 0:
+        no effects.
+
+    Raises
+    ------
+    InvalidInput
+        If `effects` is not a whole number from 0 to 65,536.
+
+    References
+    ----------
+    Jaakkola and Jordan (2000), Bayesian parameter estimation via variational methods;
+    docs/theory.md, section 7.12.
+    """
+
+    stored_name = "Calibrated"
+
+    effects: int = 1024
+
+    def __post_init__(self) -> None:
+        integer("effects", self.effects, at_least=0, at_most=MOST_EFFECTS)
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return μ(0)."""
+        return (setting.mean_at_zero,)
+
+    def begin(self, setting: Setting) -> AnchoredState:
+        """Return the state before any sample; with effects, their table is empty."""
+        state = super().begin(setting)
+        if setting.effect_ridge:
+            room = np.zeros(TABLE + ROWS + self.effects * (setting.problem.dim + CROSS))
+            room[: state.counters.size] = state.counters
+            room[EFFECT_RIDGE], room[BUCKET_COUNT] = setting.effect_ridge, BUCKETS
+            state.counters = room
+        return state
+
+    def counters_in_use(self, state: AnchoredState) -> int:
+        """Return the counters up to the last row of the table of effects."""
+        if state.counters.size <= TABLE:
+            return super().counters_in_use(state)
+        width = state.theta.size + CROSS
+        return TABLE + ROWS + int(state.counters[TABLE]) * width
+
+    def adopt(self, setting: Setting, state: AnchoredState, model: SharedModel) -> None:
+        """Take over θ_t, H + ℓI and the effects; θ_i is θ_t."""
+        super().adopt(setting, state, model)
         if model.effects is not None:
+            assert model.theta is not None
             state.counters[EFFECT_RIDGE], state.counters[BUCKET_COUNT] = model.effects[:2]
             fill_table(state.counters[TABLE:], model.effects[2:], model.theta)
