@@ -117,12 +117,13 @@ def reward_range(link: Link, limit: float | None) -> tuple[float, float]:
     return max(low, -limit), min(high, limit)
 
 
-def limits(link: Link, rewards: tuple[float, float], query: Query) -> Limits:
-    """Return the limits for |z| ≤ ‖θ‖ and y within `rewards`; infinite without a limit.
+def limits(link: Link, rewards: tuple[float, float], query: Query, effect: float = 0.0) -> Limits:
+    """Return the limits for |z| ≤ ‖θ‖ + effect and y within `rewards`; infinite without a limit.
 
     μ increases with z, and so the cumulant m, with m′ = μ, is convex.
     """
-    reach = float(np.linalg.norm(query.theta)) * (1.0 + 1e-8) + 1e-8  # ‖x‖ ≤ 1, and rounding
+    reach = float(np.linalg.norm(query.theta)) + effect  # ‖x‖ ≤ 1
+    reach = reach * (1.0 + 1e-8) + 1e-8  # and rounding
     if not reach <= _FAR:
         return Limits(query)
     low, high = rewards

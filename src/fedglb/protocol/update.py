@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.model import SharedModel, shared_theta
-from fedglb.parts.effects import ArmSums
+from fedglb.parts.effects import ArmSums, effects_of
 from fedglb.parts.global_update import GlobalUpdate, Objective, Query, Refit, Solution, Solve, Sums
 from fedglb.protocol.checks import (
     Batch,
@@ -182,7 +182,9 @@ class Update:
         """Bounds on one sample's contribution; cached, because custom links need a search."""
         key = (query.theta.tobytes(), query.hessian, query.loss)
         if key not in self._limits:
-            self._limits[key] = limits(self.setting.problem.link, self.rewards, query)
+            rows, _ = effects_of(self.previous)
+            effect = float(np.max(np.abs(rows[2 :: query.theta.size + 3]), initial=0.0))
+            self._limits[key] = limits(self.setting.problem.link, self.rewards, query, effect)
         return self._limits[key]
 
     # -- from phase to phase -------------------------------------------------------------------

@@ -1,0 +1,167 @@
+"""FedGLB-Auto with effects of recurring arms, written straight down in plain NumPy.
+
+An independent derivation for tests: θ and all effects are one vector, every matrix is dense and
+summed anew over its samples, inverses and determinants are explicit. It shares no code with the
+package, except the stream of random numbers from which Thompson's rule draws.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import log1p, sqrt
+
+import numpy as np
+from numpy.linalg import cholesky, inv, norm
+from scipy.special import ndtri
+
+from fedglb.kernels.philox import normals, two_normals
+from tests.plain import LINKS, _logdet
+
+Array = np.ndarray
+START, SHARE = 1 / 64, 0.01  # λ before the first update; an effect's variance over that of θ
+CONCORDANCE = {"logistic": 1.0, "poisson": 1.0, "identity": 0.0}  # s for predictions of any size
+
+
+@dataclass(frozen=True)
+class Model:
+    theta: Array
+    effects: dict[int, float]  # u by key, of the keys that were played
+    ridge: float
+    second: float  # λ₂
+
+
+@dataclass
+class Outcome:
+    choices: Array  # (T, N) int, -1 where the client did not act
+    updates: list[tuple[int, int]]  # (t from 1, client from 0 that asked)
+    models: list[Model]  # after each update
+
+
+def first_of_the_best(scores: Array) -> int:
+    """The rule for ties: the first arm within rounding of the best."""
+    best = scores.max()
+    return int(np.flatnonzero(scores >= best - 1e-12 * max(1.0, abs(best)))[0])
+
+
+def weight(link: str, z: Array) -> Array:
+    """The slope at z, or that of the secant from 0 to z where it is steeper."""
+    mean, slope = LINKS[link].mean, LINKS[link].slope
+    far = np.where(np.abs(z) < 1e-3, 1.0, z)
+    secant = np.where(np.abs(z) < 1e-3, 0.0, (mean(far) - mean(np.zeros(1))) / far)
+    return np.maximum(slope(z), secant)
+
+
+def fedglb_auto(
+    link: str,
+    dispersion: float,
+    arms: Array,
+    rewards: Array,
+    keys: Array,
+    ids: bool = True,
+    delays: Array | None = None,
+    active: Array | None = None,
+    seed: int | None = None,
+    threshold: float = 0.1,
+) -> Outcome:
+    """Bayes's index; with a `seed` Thompson's rule.
+
+    `keys` (T, N, K) name the arms. They are `ids`, or else an arm has its key from its third offer
+    to a client on, and where the client's model knows the key already.
+    """
+    mean, phi = LINKS[link].mean, dispersion
+    T, N, K, d = arms.shape
+    names, places = np.unique(keys, return_inverse=True)
+    places = d + places.reshape(keys.shape)  # of an arm's effect in the vector (θ, u)
+    m = d + len(names)
+    on = np.ones((T, N), bool) if active is None else active
+    late = np.zeros((T, N), int) if delays is None else delays
+    out = Outcome(np.full((T, N), -1), [], [])
+    offers = [Counter[int]() for _ in range(N)]
+    waiting: list[list[tuple[int, Array, float]]] = [[] for _ in range(N)]
+    own: list[list[tuple[Array, float]]] = [[] for _ in range(N)]  # known, since the model
+    everything: list[tuple[Array, float]] = []  # known, up to the model
+    anchor, H, ridge, second = np.zeros(m), np.zeros((m, m)), START, START / SHARE
+
+    def penalty(ridge: float, second: float) -> Array:
+        return np.diag(np.r_[np.full(d, ridge), np.full(m - d, second)])
+
+    def sums(samples: list[tuple[Array, float]]) -> tuple[Array, Array]:
+        """The weighted matrix and the gradient of samples at the anchor."""
+        X, y = np.array([x for x, _ in samples]).reshape(-1, m), np.array([y for _, y in samples])
+        z = X @ anchor
+        return (X.T * weight(link, z)) @ X, X.T @ (mean(z) - y)
+
+    def known(i: int, place: int) -> bool:
+        return H[place, place] > 0 or any(x[place] != 0 for x, _ in own[i])
+
+    def offered(t: int, i: int) -> Array:
+        """The arms as rows (x, e_a), or (x, 0) without a key."""
+        rows = np.zeros((K, m))
+        rows[:, :d] = arms[t - 1, i]
+        for k, place in enumerate(places[t - 1, i]):
+            offers[i][place] += 1
+            if ids or offers[i][place] >= 3 or known(i, place):
+                rows[k, place] = 1.0
+        return rows
+
+    def scores(t: int, i: int, rows: Array) -> Array:
+        more, gradient = sums(own[i])
+        A = H + penalty(ridge, second) + more
+        P = inv(A)
+        centre = anchor - P @ gradient
+        if seed is None:
+            variance = phi * np.einsum("ki,ij,kj->k", rows, P, rows)
+            return rows @ centre + ndtri(1 - 1 / (t + 1)) * np.sqrt(variance)
+        z = np.empty(d)
+        normals(seed, t, i, 0, z)
+        drawn = np.zeros(m)
+        drawn[:d] = centre[:d] + sqrt(phi) * cholesky(P[:d, :d]) @ z
+        for place in range(d, m):  # given θ, effects are independent
+            key = int(names[place - d])
+            normal = two_normals(seed, t, i, 0, 2**31 + key % 2**31)[0]
+            shift = A[place, :d] @ (drawn[:d] - centre[:d]) / A[place, place]
+            drawn[place] = centre[place] - shift + sqrt(phi / A[place, place]) * normal
+        return rows @ drawn
+
+    def asks(i: int) -> bool:
+        before = H + penalty(ridge, second)
+        return len(own[i]) * (_logdet(before + sums(own[i])[0]) - _logdet(before)) >= threshold
+
+    def update(t: int, i: int) -> None:
+        nonlocal anchor, H, ridge, second
+        for each in own:
+            everything.extend(each)
+            each.clear()
+        H, gradient = sums(everything)
+
+        def solved(ridge: float, second: float) -> Array:
+            step = inv(H + penalty(ridge, second)) @ (H @ anchor - gradient) - anchor
+            r = CONCORDANCE[link] * (norm(step[:d]) + np.abs(step[d:]).max())
+            return anchor + (log1p(r) / r if r > 1.79 else 1.0) * step
+
+        first = solved(ridge, second)
+        gamma = d - ridge * np.trace(inv(H + penalty(ridge, second))[:d, :d])
+        ridge = phi * (gamma + 1) / (first[:d] @ first[:d] + phi / START)
+        gamma = m - d - second * np.trace(inv(H + penalty(ridge, second))[d:, d:])
+        of_theta, of_effects = np.trace(H[:d, :d]), np.trace(H[d:, d:])
+        square = min(1.0, of_theta / of_effects) if of_effects > 0 else 1.0
+        prior = SHARE * square * phi / ridge
+        second = phi * (gamma + 1) / (first[d:] @ first[d:] + prior)
+        anchor = solved(ridge, second)
+        out.updates.append((t, i))
+        u = {int(names[a]): float(anchor[d + a]) for a in range(m - d) if H[d + a, d + a] > 0}
+        out.models.append(Model(anchor[:d].copy(), u, ridge, second))
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if on[t - 1, i]:
+                rows = offered(t, i)
+                arm = first_of_the_best(scores(t, i, rows))
+                out.choices[t - 1, i] = arm
+                waiting[i].append((t + late[t - 1, i], rows[arm], rewards[t - 1, i, arm]))
+            new = [(x, y) for due, x, y in waiting[i] if due == t]
+            own[i] += new
+            if new and asks(i):
+                update(t, i)
+    return out
