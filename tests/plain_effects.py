@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from math import log1p, sqrt
+from math import log1p, sqrt, tanh
 
 import numpy as np
 from numpy.linalg import cholesky, inv, norm
@@ -20,7 +20,8 @@ from tests.plain import LINKS, _logdet
 
 Array = np.ndarray
 START, SHARE = 1 / 64, 0.01  # λ before the first update; an effect's variance over that of θ
-CONCORDANCE = {"logistic": 1.0, "poisson": 1.0, "identity": 0.0}  # s for predictions of any size
+#: s by the largest |z|
+CONCORDANCE = {"logistic": lambda z: tanh(z / 2), "poisson": lambda z: 1.0, "identity": lambda z: 0}
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def fedglb_auto(
         normals(seed, t, i, 0, z)
         drawn = np.zeros(m)
         drawn[:d] = centre[:d] + sqrt(phi) * cholesky(P[:d, :d]) @ z
-        for place in range(d, m):  # given θ, effects are independent
+        for place in d + np.flatnonzero(rows[:, d:].any(axis=0)):  # independent given θ
             key = int(names[place - d])
             normal = two_normals(seed, t, i, 0, 2**31 + key % 2**31)[0]
             shift = A[place, :d] @ (drawn[:d] - centre[:d]) / A[place, place]
@@ -136,18 +137,21 @@ def fedglb_auto(
         H, gradient = sums(everything)
 
         def solved(ridge: float, second: float) -> Array:
-            step = inv(H + penalty(ridge, second)) @ (H @ anchor - gradient) - anchor
-            r = CONCORDANCE[link] * (norm(step[:d]) + np.abs(step[d:]).max())
-            return anchor + (log1p(r) / r if r > 1.79 else 1.0) * step
+            end = inv(H + penalty(ridge, second)) @ (H @ anchor - gradient)
+            reach = max(norm(v[:d]) for v in (anchor, end)) + np.abs([anchor, end])[:, d:].max()
+            moved = norm((end - anchor)[:d]) + np.abs((end - anchor)[d:]).max()
+            r = CONCORDANCE[link](reach) * moved
+            return anchor + (log1p(r) / r if r > 1.79 else 1.0) * (end - anchor)
 
         first = solved(ridge, second)
-        gamma = d - ridge * np.trace(inv(H + penalty(ridge, second))[:d, :d])
-        ridge = phi * (gamma + 1) / (first[:d] @ first[:d] + phi / START)
-        gamma = m - d - second * np.trace(inv(H + penalty(ridge, second))[d:, d:])
+        P = inv(H + penalty(ridge, second))
+        directions = d - ridge * np.trace(P[:d, :d])  # that the data determine
+        effects = m - d - second * np.trace(P[d:, d:])
+        ridge = phi * (directions + 1) / (first[:d] @ first[:d] + phi / START)
         of_theta, of_effects = np.trace(H[:d, :d]), np.trace(H[d:, d:])
         square = min(1.0, of_theta / of_effects) if of_effects > 0 else 1.0
         prior = SHARE * square * phi / ridge
-        second = phi * (gamma + 1) / (first[d:] @ first[d:] + prior)
+        second = phi * (effects + 1) / (first[d:] @ first[d:] + prior)
         anchor = solved(ridge, second)
         out.updates.append((t, i))
         u = {int(names[a]): float(anchor[d + a]) for a in range(m - d) if H[d + a, d + a] > 0}
