@@ -48,6 +48,15 @@ for link in (fg.Logistic(), fg.Probit(), fg.Poisson(), fg.Identity()):
             run = fg.simulate(algorithm, env, 10, seed=1, engine=engine)
             print(run.choices.tolist(), run.syncs, run.scalars)
 """
+EFFECTS = """
+import numpy as np
+from tests.simulation.test_effects import CASES, PROBLEMS, RULES, fg, played
+
+for case, link, rule in (("contexts", "poisson", "Thompson"), ("later", "logistic", "Bayes")):
+    env = CASES[case](PROBLEMS[link], np.random.default_rng(4))
+    run, models = played(fg.fedglb_auto(choice=RULES[rule]), env)
+    print(run.choices.tolist(), [model.effects.tolist() for model in models])
+"""
 OWN = """
 import fedglb as fg
 from tests.parts.choice.test_own_rules import Deviations, made, one_number
@@ -89,7 +98,7 @@ def output(script, **environment):
 @pytest.mark.parametrize(
     ("script", "lines"),
     [pytest.param(KERNELS, 4 + 82 + 18, marks=pytest.mark.slow, id="kernels"),
-     pytest.param(RUNS, 40, id="runs")],
+     pytest.param(RUNS, 40, id="runs"), pytest.param(EFFECTS, 2, id="effects")],
 )  # fmt: skip
 def test_the_same_without_compilation(script, lines):
     compiled = output(script)

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.kernels.effects import key_of
+from fedglb.kernels.linalg import REFRESH_EVERY
 from fedglb.parts.local_update import Anchored, Calibrated
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine
@@ -81,7 +82,7 @@ def contexts(problem, rng):
 def later(problem, rng):
     """Arms that come later, for one client earlier than for others, among arms that never recur."""
     pool, count = unit(rng.standard_normal((12, D))), 3 + np.arange(T)[:, None, None] // 5
-    count = count + (np.arange(N) == 1)[:, None]
+    count = np.minimum(count + (np.arange(N) == 1)[:, None], 12)
     which = rng.integers(1000, size=(T, N, K)) % count
     arms, effects = pool[which], rng.standard_normal(12)[which]
     arms[::4, :, -1], effects[::4, :, -1] = unit(rng.standard_normal((T // 4, N, D))), 0.0
@@ -135,7 +136,7 @@ def holds(engine):
     """All numbers of the last model, and of every client's state, as far as it is in use."""
     model, local = engine.coordinator.model, engine.algorithm.local_update
     yield from (model.theta, model.matrix, np.array(model.ridge), model.effects)
-    for state in (engine.client(i).state for i in range(N)):
+    for state in (engine.client(i).state for i in range(engine.env.clients)):
         yield from (state.vectors, state.matrices, state.counters[: local.counters_in_use(state)])
 
 
@@ -147,7 +148,6 @@ def keys_of(env):
     return np.array(keys).reshape(env.offered.shape[:3])
 
 
-@pytest.mark.pairs
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("link", PROBLEMS)
@@ -173,3 +173,45 @@ def test_the_same_as_a_plain_program(link, case, rule):
         assert len(by_bucket) == len(model.effects)
         assert rows[:, 0].tolist() == sorted(by_bucket)
         assert_allclose(rows[:, 2], [by_bucket[key] for key in rows[:, 0]], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_arms_that_never_pay_become_known(rule):
+    """At the flat end slopes vanish: weights that are slopes leave those arms uncertain forever."""
+    steps, d = 1000, 5
+    arms = np.broadcast_to(np.eye(d), (steps, N, d, d))
+    means = np.broadcast_to([0.0, 0.3, 0.0, 0.0, 0.0], (steps, N, d))
+    rewards = 1.0 * (np.random.default_rng(1).random((steps, N, 1)) < means)
+    env, algorithm = Given(fg.Problem(d), arms, means, rewards), fg.fedglb_auto(choice=RULES[rule])
+    with_effects, secants, slopes = (
+        fg.simulate(replace(algorithm, local_update=each), env, steps, SEED).regret
+        for each in (Calibrated(), Calibrated(effects=0), Anchored())
+    )
+    assert 5 * with_effects < slopes
+    assert 5 * secants < slopes
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_more_arms_than_rows(rule):
+    env = contexts(PROBLEMS["logistic"], np.random.default_rng(1))
+    algorithm = replace(fg.fedglb_auto(choice=RULES[rule]), local_update=Calibrated(effects=4))
+    _, models = played(algorithm, env)
+    for model in models:
+        assert np.isfinite(model.theta).all()
+        assert np.isfinite(model.effects).all()
+    assert len(models[-1].effects) == 2 + 4 * (3 + D)
+
+
+def test_many_own_samples_since_a_model():
+    """A client's inverse is computed anew from time to time."""
+    problem, rng, threshold = PROBLEMS["logistic"], np.random.default_rng(2), 5000.0
+    steps, pool, effects = 1300, unit(rng.standard_normal((K, D))), rng.standard_normal(K)
+    env = given(problem, np.broadcast_to(pool, (steps, 1, K, D)), effects, rng)
+    expected = plain_effects.fedglb_auto(
+        "logistic", 1.0, env.offered, env.rewards, keys_of(env), False, seed=SEED,
+        threshold=threshold,
+    )  # fmt: skip
+    run, (model,) = played(fg.fedglb_auto(threshold, choice=RULES["Thompson"]), env, steps)
+    assert_array_equal(run.choices, expected.choices)
+    assert expected.updates == [(model.t, 0)]
+    assert REFRESH_EVERY < steps - model.t
