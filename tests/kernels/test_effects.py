@@ -96,13 +96,13 @@ def test_two_fixed_arms_in_one_pair_of_slots():
     assert found == [[n, n] for n in range(1, 6)]
 
 
-def test_an_arm_without_a_slot_gets_the_one_that_is_no_longer_used():
+def test_an_arm_without_a_slot_wears_down_the_smaller_count():
     offers = slots()
-    for key in (7, 7 + PAIRS, 7 + PAIRS, 7 + PAIRS):
+    for key in [7] * 3 + [7 + PAIRS] * 4:
         counted(offers, key)
     third = 7 + 2 * PAIRS
-    assert [counted(offers, third) for _ in range(3)] == [1, 2, 3]
-    assert counted(offers, 7 + PAIRS) == 4
+    assert [counted(offers, third) for _ in range(4)] == [0, 0, 1, 2]
+    assert counted(offers, 7 + PAIRS) == 5
 
 
 def test_minus_zero_is_zero():
