@@ -42,7 +42,7 @@ def test_an_infinite_threshold_is_n_ons_glm(link):
 @pytest.mark.parametrize("link", LINKS)
 def test_a_zero_threshold_is_always(link):
     always = fg.Algorithm("always", Ons(), fg.Newton(), Always(), fg.fedglb_ucb(0.0).confidence)
-    zero = fg.simulate(fg.fedglb_ucb(0.0, fg.Newton()), env(link), T, seed=3)
+    zero = fg.simulate(fg.fedglb_ucb(0.0, fg.Newton(), choice=fg.Ucb()), env(link), T, seed=3)
     every = fg.simulate(always, env(link), T, seed=3)
     assert_array_equal(zero.choices, every.choices)
     assert zero.updates.drop("theta_star_inside").equals(every.updates.drop("theta_star_inside"))

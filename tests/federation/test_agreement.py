@@ -111,6 +111,7 @@ def test_the_facts_of_an_agreement_are_these():
         "algorithm.exploration": "1",
         "algorithm.centralised": "False",
         "algorithm.choice": "Ucb",
+        "algorithm.choice.ties": "first",
         "algorithm.privacy": "None",
     }
 

@@ -63,7 +63,7 @@ def test_scores_and_arm(rule):
         expected = plain_scores(rule, at, alpha, t, **where)
         written = decision.work[UPPER if rule == Ucb() else SCORES]
         assert_allclose(written, expected, rtol=1e-11, atol=1e-11)
-        assert decision.arm == plain_pick(expected)
+        assert decision.arm == plain_pick(expected, **where)
         played.add(decision.arm)
     assert len(played) > 5
 
@@ -77,11 +77,49 @@ def test_the_quantile_of_bayes_is_accurate_far_out(t):
     assert_allclose(multiples, stats.norm.isf(1.0 / (t + 1)), rtol=1e-11, atol=1e-14)
 
 
-def test_equal_scores_go_to_the_lowest_index():
-    at = place(1, 3, 5)
-    doubled = at._replace(arms=np.ascontiguousarray(np.repeat(at.arms, 2, axis=1)))
-    for rule in (*INDICES, Certified(Bayes(), 1.0), Certified(Ucb())):
-        assert play(rule, doubled).arm == 2 * play(rule, at).arm
+TIED = place(1, 3, 5)
+TRIPLED = TIED._replace(arms=np.ascontiguousarray(np.tile(TIED.arms, 3)))
+
+
+@pytest.mark.parametrize("wrapped", [lambda rule: rule, Certified, lambda r: EpsilonGreedy(0.0, r)])
+def test_the_first_of_equal_scores_where_a_rule_says_so(wrapped):
+    rule = wrapped(Ucb("first"))
+    for number in range(20):
+        assert play(rule, TRIPLED, number=number)[:3] == (play(rule, TIED).arm, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("rule", [*INDICES[:5], Certified(Bayes(), 1.0), Certified(Ucb())], ids=str)
+def test_one_of_equal_scores_at_random(rule):
+    """Each of the three as often as it says, whatever the seed, the step and the client."""
+    best, counts = play(rule, TIED).arm, np.zeros(15)
+    for seed in range(10):
+        for number in range(10):
+            for client in range(10):
+                found = play(rule, TRIPLED, number=number, client=client, seed=seed)
+                assert found[1:3] == (1.0 / 3.0, 0.0)
+                counts[found.arm] += 1
+    assert stats.chisquare(counts[best::5]).pvalue > 1e-3
+    assert counts[best::5].sum() == 1000
+
+
+@pytest.mark.parametrize("ties", ["random", "first"])
+def test_an_arm_drawn_uniformly_may_be_one_of_the_equal_ones(ties):
+    rule, best = EpsilonGreedy(0.6, Ucb(ties)), play(Ucb(), TIED).arm
+    first = np.eye(15)[best] if ties == "first" else np.tile(np.eye(5)[best], 3) / 3
+    expected, seen = 0.6 / 15 + 0.4 * first, set()
+    for number in range(300):
+        arm, propensity, error, _ = play(rule, TRIPLED, number=number)
+        assert_allclose(propensity, expected[arm], rtol=1e-15)
+        assert error == 0.0
+        seen.add(arm)
+    assert seen == set(range(15))
+
+
+def test_each_draw_of_thompson_breaks_its_own_ties():
+    """Three copies of one arm: further draws play each of them, though all have won."""
+    at = TIED._replace(arms=np.ascontiguousarray(np.repeat(TIED.arms[:, :1], 3, axis=1)))
+    shares = [play(Thompson(draws=2000), at, number=n).propensity for n in range(3)]
+    assert_allclose(shares, 1 / 3, atol=0.04)
 
 
 def test_thompson_survives_a_matrix_that_is_singular_to_rounding():
@@ -131,12 +169,12 @@ def test_the_largest_index_among_admissible_arms(index, slack, alpha):
         low, high = interval(at, alpha)
         allowed = admissible(low, high, slack)
         scores = plain_scores(index, at, alpha, t, **where)
-        assert decision.arm == plain_pick(np.where(allowed, scores, -np.inf))
+        assert decision.arm == plain_pick(np.where(allowed, scores, -np.inf), **where)
         # the proposition: U − low ≤ 2C·w, for the arm that is played
         width = 0.5 * (high - low)[decision.arm]
         assert high.max() - low[decision.arm] <= 2.0 * slack * width + 1e-11
         left_out += (~allowed).sum()
-        changed += decision.arm != plain_pick(scores)
+        changed += decision.arm != plain_pick(scores, **where)
     assert left_out > 0
     if index == WILD:
         assert changed > 3
@@ -247,7 +285,10 @@ def test_the_estimate_counts_the_draws_that_play_the_arm(epsilon, slack):
         where = {"number": number, "client": 2, "seed": 8}
         decision = play(rule, at, alpha=0.4, **where)
         scores = [plain_scores(thompson, at, 0.4, 7, **where, draw=k) for k in range(m + 1)]
-        winners = [plain_pick(np.where(allowed, each, -np.inf)) for each in scores]
+        winners = [
+            plain_pick(np.where(allowed, each, -np.inf), **where, draw=k)
+            for k, each in enumerate(scores)
+        ]
         share = winners.count(decision.arm) / (m + 1)
         assert_allclose(decision.propensity, epsilon / 5 + (1 - epsilon) * share, rtol=1e-14)
         error = (1 - epsilon) * np.sqrt(share * (1 - share) / (m + 1))

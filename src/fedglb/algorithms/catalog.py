@@ -165,7 +165,7 @@ def choice(spec: object) -> Choice:
     >>> choice("bayes"), choice("sigma:3")
     (Bayes(), Sigma(width=3.0))
     >>> choice({"name": "epsilon-greedy", "epsilon": 0.1, "rule": "ucb"})
-    EpsilonGreedy(epsilon=0.1, rule=Ucb())
+    EpsilonGreedy(epsilon=0.1, rule=Ucb(ties='random'))
     """
     if isinstance(spec, str) and ":" in spec:
         name, _, value = spec.partition(":")

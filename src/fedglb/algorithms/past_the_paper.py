@@ -34,9 +34,9 @@ def fedglb_iterate(
 ) -> Algorithm:
     """FedGLB-UCB around the Newton iterate, with a trigger that counts a client's own samples.
 
-    It is ``fedglb_ucb(threshold, confidence=Iterate(), clock="own samples")``, which repairs the
-    main losses of FedGLB-UCB if a few dozen samples suffice: a radius that is too large right after
-    an update, a shrunk centre, and at most one update per step.
+    It is ``fedglb_ucb(threshold, confidence=Iterate(), clock="own samples", choice=Ucb())``, which
+    repairs the main losses of FedGLB-UCB if a few dozen samples suffice: a radius that is too large
+    right after an update, a shrunk centre, and at most one update per step.
 
     References
     ----------
@@ -50,7 +50,7 @@ def fedglb_iterate(
     (Iterate(), Event(threshold=1.0, clock='own samples', max_gain=inf))
     """
     repaired = fedglb_ucb(
-        threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice
+        threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice or Ucb()
     )
     return replace(repaired, name="FedGLB-Iterate")
 

@@ -2,7 +2,8 @@
 
 Both engines and the agents call `decide`. It bounds the arms by the confidence set, scores them by
 the choice rule (`fedglb.parts.choice`), leaves out arms that the set excludes, takes the largest
-score, explores at random, and computes the probability of the arm that is played.
+score (one of equal ones at random), explores at random, and computes the probability of the arm
+that is played.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from fedglb.kernels.compile import inlined_kernel, kernel
 from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER, WIDTHS
 from fedglb.kernels.philox import uniforms
 from fedglb.kernels.pointers import borrow, call_bounds, call_index
-from fedglb.kernels.scoring import TIE, pick, upper_bounds
+from fedglb.kernels.scoring import TIE, pick, tie_level, upper_bounds
 from fedglb.typing import FloatArray
 
 #: Draws of one decision: the one that is played; 1, 2, … are those that estimate its probability.
 PLAYED = 0
 #: The draw of uniform exploration: the last one, so that it is never one of those.
 EXPLORATION = 2**32 - 1
+#: The block of a draw that breaks its ties: the last one, so that no rule's numbers are in it.
+TIES = 2**32 - 1
 
 
 class ChoiceParams(NamedTuple):
@@ -39,6 +42,7 @@ class ChoiceParams(NamedTuple):
     #: C: arms with U − low > C·(high − low) are left out, U being the largest `high`. Infinity:
     #: none is.
     slack: float
+    first_of_ties: bool  # of equal scores the first is played, and not one at random
     epsilon: float  # the probability of an arm drawn uniformly
     #: −1 where `index` is not random; else how many further draws estimate the probability of the
     #: arm that is played (0: it is not estimated).
@@ -103,7 +107,24 @@ def leave_out(work: FloatArray, slack: float) -> bool:
 
 
 @inlined_kernel
-def best_arm(
+def winner(
+    scores: FloatArray, params: ChoiceParams, number: int, client: int, draw: int
+) -> tuple[int, int, float]:
+    """Return an arm of the largest score, how many may be drawn, and the score that they reach.
+
+    −1: a score is not finite.
+    """
+    level, tied = tie_level(scores), 0
+    for k in range(scores.shape[0]):
+        tied += 1 if scores[k] >= level else 0
+    if params.first_of_ties or tied < 2:
+        return pick(scores, level, 0), 1, np.inf
+    share, _ = uniforms(params.key, number, client, draw, TIES)
+    return pick(scores, level, int(share * tied)), tied, level
+
+
+@inlined_kernel
+def score_arms(
     arms: FloatArray,
     vectors: FloatArray,
     matrices: FloatArray,
@@ -115,12 +136,9 @@ def best_arm(
     work: FloatArray,
     factor: FloatArray,
 ) -> int:
-    """Return the arm of the largest score in a draw, among those that are admissible.
-
-    −1: a score is not finite.
-    """
+    """Return the row of `work` with the scores of a draw; −1: they are not valid."""
     if params.index == 0 and params.slack == np.inf:
-        return pick(work[UPPER])
+        return UPPER
     if params.index == 0:
         for k in range(arms.shape[1]):
             work[SCORES, k] = work[UPPER, k]
@@ -132,8 +150,8 @@ def best_arm(
         if status != 0:
             return -1
     if params.slack < np.inf and not leave_out(work, params.slack):
-        return pick(work[UPPER])
-    return pick(work[SCORES])
+        return UPPER
+    return SCORES
 
 
 @inlined_kernel
@@ -171,20 +189,24 @@ def decide(
             params.bounds, arms, vectors, matrices, counters, radius_terms,
             borrow(params.radius_constants), alpha, int(params.with_interval), work,
         )  # fmt: skip
-    best, arm, wins, score = 0, 0, 0, 0.0
+    arm, wins, score, probability, error = 0, 0, 0.0, 0.0, 0.0
     for draw in range(PLAYED, max(params.draws, 0) + 1):
-        won = best_arm(arms, vectors, matrices, params, t, number, client, draw, work, factor)
+        row = score_arms(arms, vectors, matrices, params, t, number, client, draw, work, factor)
+        if row < 0:
+            return -1
+        won, tied, level = winner(work[row], params, number, client, draw)
         if won < 0:
             return won
         if draw == PLAYED:
-            best, arm = won, won
+            arm = won
             if params.epsilon > 0.0:
                 whether, which = uniforms(params.key, number, client, EXPLORATION, 0)
                 if whether < params.epsilon:
                     arm = int(which * arms.shape[1])
             score = work[SCORES, arm]
+            if arm == won or work[row, arm] >= level:
+                probability = 1.0 / tied
         wins += 1 if won == arm else 0
-    probability, error = 1.0 if arm == best else 0.0, 0.0
     if params.draws == 0:
         probability, error = np.nan, np.nan
     elif params.draws > 0:

@@ -142,7 +142,7 @@ class Learner:
         Returns
         -------
         int
-            The index of the arm, the first of equal ones (up to rounding).
+            The index of the arm; which of equal ones (up to rounding) is drawn depends on t.
 
         Raises
         ------

@@ -81,7 +81,9 @@ class Log(NamedTuple):
     reward: FloatArray
     interactions: IntArray
     totals: FloatArray  # regret, reward and interactions up to now, (3,)
-    propensities: FloatArray  # of the arms played, with standard errors, (T, N, 2), or empty
+    last_drawn: IntArray  # the last step with a choice that was random, (1,)
+    #: Of the arms played, with standard errors, (T, N, 2): zeros where a choice was sure.
+    propensities: FloatArray
 
 
 class Scratch(NamedTuple):
@@ -119,7 +121,6 @@ def play(
     all_vectors, all_matrices = borrow(learners.vectors), borrow(learners.matrices)
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
     X, y, all_means = borrow(learners.X), borrow(learners.y), borrow(block.means)
-    log_propensities = log.propensities.size > 0
     work, factor = borrow(scratch.work), borrow(scratch.factor)
     propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
     for s in range(step, stop):
@@ -153,7 +154,8 @@ def play(
                 else:
                     reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
                 log.choices[t - 1, i] = arm
-                if log_propensities:
+                if propensity[0] != 1.0:
+                    log.last_drawn[0] = t
                     log.propensities[t - 1, i, 0] = propensity[0]
                     log.propensities[t - 1, i, 1] = propensity[1]
                 log.totals[0] += best - mean

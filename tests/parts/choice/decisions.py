@@ -12,6 +12,7 @@ from fedglb.kernels.decide import decide, ellipsoid_bounds
 from fedglb.kernels.layout import CENTRE, INVERSE
 from fedglb.kernels.pointers import BOUNDS, address_of
 from fedglb.parts.choice import Choice, choice_params
+from tests.plain_mixture import equals, one_of
 
 DISPERSION = 1.7
 
@@ -89,9 +90,8 @@ def play(
     return Decision(arm, *map(float, propensity), work)
 
 
-def plain_pick(scores) -> int:
-    best = scores.max()
-    return int(np.flatnonzero(scores >= best - 1e-12 * max(1.0, abs(best)))[0])
+def plain_pick(scores, *, number, client, seed, draw=0) -> int:
+    return one_of(equals(scores), seed, number, client, draw)
 
 
 def admissible(low, high, slack: float):

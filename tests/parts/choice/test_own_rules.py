@@ -65,15 +65,15 @@ def test_a_rule_like_one_of_the_package_plays_the_same_arms(rule, arms):
 def test_the_upper_confidence_bound_as_an_own_rule(rule):
     env = fg.Synthetic(fg.Problem(dim=4), clients=3, arms=6)
 
-    def choices(alpha, choice=None, engine="compiled"):
+    def choices(alpha, choice, engine="compiled"):
         algorithm = fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(alpha), choice=choice)
         return fg.simulate(algorithm, env, 40, seed=1, engine=engine).choices
 
     algorithm = fg.fedglb_ucb(0.5, fg.Newton())
     dispersion = algorithm.local_update.dispersion(algorithm.setting(env.problem, 3, 40))
-    width, expected = 3.0 / math.sqrt(dispersion), choices(3.0)
+    width, expected = 3.0 / math.sqrt(dispersion), choices(3.0, fg.Ucb())
     for other in (width, 3.0 * math.sqrt(dispersion)):
-        assert (choices(other) != expected).any()
+        assert (choices(other, fg.Ucb()) != expected).any()
     for engine in ENGINES:
         assert_array_equal(choices(3.0, rule(width), engine), expected)
 

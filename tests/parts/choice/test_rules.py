@@ -59,7 +59,7 @@ def test_what_a_rule_needs(rule, needs_sets, randomised):
         (Certified(Bayes()), []),
         (Certified(Bayes(), math.inf), ["Bayes()"]),
         (EpsilonGreedy(0.0, Ucb()), []),
-        (EpsilonGreedy(0.1, Ucb()), ["EpsilonGreedy(epsilon=0.1, rule=Ucb())"]),
+        (EpsilonGreedy(0.1, Ucb()), ["EpsilonGreedy(epsilon=0.1, rule=Ucb(ties='random'))"]),
         (EpsilonGreedy(0.1), ["Greedy()", "EpsilonGreedy(epsilon=0.1, rule=Greedy())"]),
     ],
 )
@@ -75,6 +75,7 @@ def test_what_is_not_proven(rule, caveats):
         (lambda: Sigma(-1.0), "width", ">= 0"),
         (lambda: Sigma(math.inf), "width", "finite"),
         (lambda: Sigma("2"), "width", "finite"),
+        (lambda: Ucb("last"), "ties", "random, first"),
         (lambda: Thompson(0.0), "scale", "> 0"),
         (lambda: Thompson(1.0, -1), "draws", ">= 0"),
         (lambda: Thompson(1.0, 2.0), "draws", "whole"),
@@ -127,7 +128,7 @@ def test_deviations_are_the_dispersions_root(rule, constants):
 
 def test_rules_around_others_hand_everything_on():
     kernel = params(EpsilonGreedy(0.25, Certified(Thompson(0.5, 7), 3)))
-    assert kernel[6:9] == (3.0, 0.25, 7)
+    assert kernel[6:10] == (3.0, False, 0.25, 7)
     assert kernel.index == params(Thompson()).index != 0
     # whole numbers would compile the kernel a second time
     assert type(kernel.slack) is type(kernel.epsilon) is float

@@ -19,8 +19,8 @@ from fedglb.typing import FloatArray
 class Choice(ABC):
     """A rule by which a client chooses among the arms on offer. Subclasses are frozen dataclasses.
 
-    A rule ranks the arms by `score`; a tie goes to the lowest index. A rule around another rule
-    (`Certified`, `EpsilonGreedy`) ranks by the score of that rule.
+    A rule ranks the arms by `score`; one of equal scores is drawn, each with the same probability.
+    A rule around another rule (`Certified`, `EpsilonGreedy`) ranks by the score of that rule.
 
     Examples
     --------
@@ -50,6 +50,11 @@ class Choice(ABC):
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
     @property
+    def first_of_ties(self) -> bool:
+        """Whether the first of equal scores is played, and not one of them at random."""
+        return False
+
+    @property
     def slack(self) -> float:
         """C: arms with U − low > C·(high − low) are not played. Infinity: all may be."""
         return math.inf
@@ -76,7 +81,7 @@ class Choice(ABC):
 
     @property
     def randomised(self) -> bool:
-        """Whether the choice depends on the stream of random numbers."""
+        """Whether the choice depends on the stream of random numbers, also without ties."""
         return self.epsilon > 0.0 or self.draws >= 0
 
     @abstractmethod
@@ -183,6 +188,7 @@ def choice_params(
         with_bounds=choice.needs_sets,
         with_interval=choice.slack < math.inf,
         slack=float(choice.slack),
+        first_of_ties=choice.first_of_ties,
         epsilon=float(choice.epsilon),
         draws=choice.draws,
         key=(seed + 2**63) % 2**64 - 2**63,  # the same 64 bits as a signed number

@@ -60,6 +60,11 @@ class Certified(KernelChoice):
         number("slack", self.slack, at_least=1.0, allow_infinite=True, allowed="a number >= 1")
 
     @property
+    def first_of_ties(self) -> bool:
+        """The index's."""
+        return self.index.first_of_ties
+
+    @property
     def draws(self) -> int:
         """The index's."""
         return self.index.draws
@@ -124,6 +129,11 @@ class EpsilonGreedy(KernelChoice):
     def slack(self) -> float:
         """The other rule's; an arm drawn uniformly may be any."""
         return self.rule.slack
+
+    @property
+    def first_of_ties(self) -> bool:
+        """The other rule's."""
+        return self.rule.first_of_ties
 
     @property
     def draws(self) -> int:
