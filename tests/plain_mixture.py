@@ -141,12 +141,13 @@ class EpsilonGreedy:
 
 
 @dataclass(frozen=True)
-class Certified:
+class Bank:
     index: Rule
-    slack: float
+    factor: float
+    credit: float = 0.0
 
 
-Rule = Ucb | Greedy | Sigma | Bayes | Thompson | EpsilonGreedy | Certified
+Rule = Ucb | Greedy | Sigma | Bayes | Thompson | EpsilonGreedy | Bank
 UCB, BAYES = Ucb(), Bayes()  # the two defaults
 
 
@@ -162,6 +163,7 @@ class View(NamedTuple):
     seed: int
     step: int  # from 1
     client: int  # from 0
+    spent: float = 0.0  # what the client has charged to its bank
 
 
 def equals(score: Array) -> list[int]:
@@ -197,19 +199,22 @@ def _index(rule: Rule, see: View, draw: int = 0) -> Array:
     raise TypeError(rule)
 
 
-def _winners(rule: Rule, see: View, draw: int = 0) -> list[int]:
-    if not isinstance(rule, Certified):
-        return equals(_index(rule, see, draw))
+def _charges(rule: Bank, see: View) -> tuple[Array, Array]:
+    """What each arm costs, and the ends of the intervals from above, cut at the ball."""
     edge = see.S * norm(see.x, axis=1)
     low, high = np.maximum(see.low, -edge), np.minimum(see.high, edge)
-    if rule.slack == inf:
-        admissible = np.ones(len(edge), bool)
-    else:
-        allowed = rule.slack * (high - low) * (1 + 1e-12) + 1e-12
-        admissible = high.max() - low <= allowed
-    if not admissible.any():
-        return equals(high)
-    return equals(np.where(admissible, _index(rule.index, see, draw), -inf))
+    return high.max() - low - rule.factor * (high - low), high
+
+
+def _winners(rule: Rule, see: View, draw: int = 0) -> list[int]:
+    if not isinstance(rule, Bank):
+        return equals(_index(rule, see, draw))
+    (costs, high), best = _charges(rule, see), equals(_index(rule.index, see, draw))
+    if see.spent + costs[best].max() <= rule.credit + 1e-12:
+        return best
+    bound = np.full(len(high), -inf)
+    bound[equals(high)] = see.high[equals(high)]
+    return equals(bound)
 
 
 def choose(rule: Rule, see: View) -> tuple[int, float]:
@@ -232,7 +237,7 @@ def _winner(rule: Rule, see: View, draw: int = 0) -> int:
 
 def _probability(rule: Rule, see: View, k: int) -> float:
     """The probability of arm k under the rule."""
-    source = rule.index if isinstance(rule, Certified) else rule
+    source = rule.index if isinstance(rule, Bank) else rule
     if not isinstance(source, Thompson):
         best = _winners(rule, see)
         return (k in best) / len(best)
@@ -553,7 +558,7 @@ def fedglb_mix(
     asked: set[int] = set()  # in any update so far
     share = 1.0
     M, j = first_global_set(p, d), components(p, d, below=0.0)[0]
-    epoch, t_last = 1, 0
+    epoch, t_last, spent = 1, 0, np.zeros(N)
 
     def accept(new: Model) -> bool:
         found, exact_fit = global_set(p, new, p.delta / 2), new._replace(bound=0.0, q=0.0)
@@ -573,7 +578,10 @@ def fedglb_mix(
             wide_L = wide_L * L.radius
             low = np.maximum(x @ M.theta - wide_M, x @ L.theta - wide_L)
             high = np.minimum(x @ M.theta + wide_M, x @ L.theta + wide_L)
-            k, propensity = choose(choice, View(x, L.theta, L.P, low, high, p.S, seed, t, i))
+            see = View(x, L.theta, L.P, low, high, p.S, seed, t, i, spent[i])
+            k, propensity = choose(choice, see)
+            if isinstance(choice, Bank):
+                spent[i] += _charges(choice, see)[0][k]
             out.choices[t - 1, i], out.alphas[t - 1, i] = k, L.radius
             out.propensities[t - 1, i] = propensity
             out.global_sets.append(M)

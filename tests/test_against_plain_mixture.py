@@ -14,8 +14,8 @@ import fedglb as fg
 from fedglb.parts.global_update.base import Course
 from tests import plain, plain_mixture
 from tests.plain_mixture import (
+    Bank,
     Bayes,
-    Certified,
     EpsilonGreedy,
     Greedy,
     MixtureOutcome,
@@ -122,13 +122,13 @@ RULES: list[Rule] = [
     EpsilonGreedy(0.2, Bayes()),
     EpsilonGreedy(0.5, Thompson(1.0, 5)),
     EpsilonGreedy(1.0),
-    Certified(Greedy(), 1.0),
-    Certified(Sigma(2.0), 1.05),
-    Certified(Bayes(), 1.1),
-    Certified(Thompson(1.0, 0), 1.5),
-    Certified(Greedy(), inf),
+    Bank(Greedy(), 1.0),
+    Bank(Sigma(2.0), 1.05),
+    Bank(Bayes(), 1.0, 0.1),
+    Bank(Thompson(1.0, 5), 1.0, 0.5),
+    Bank(Greedy(), 8.0),
 ]
-UNPROVEN = [rule for rule in RULES if not isinstance(rule, Ucb | Certified)]
+UNPROVEN = [rule for rule in RULES if not isinstance(rule, Ucb | Bank)]
 UNPROVEN.remove(EpsilonGreedy(0.25, Ucb()))
 SEED = 2**35 + 11  # both words of the stream's key
 

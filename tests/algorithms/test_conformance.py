@@ -46,7 +46,7 @@ PARTS = {
     ],
     choice.Choice: [
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),
-        choice.Certified(choice.Bayes()), choice.EpsilonGreedy(0.1),
+        choice.Bank(choice.Bayes()), choice.EpsilonGreedy(0.1),
     ],
 }  # fmt: skip
 MODULES = {

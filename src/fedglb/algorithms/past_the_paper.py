@@ -198,8 +198,8 @@ def fedglb_auto(
         "The radius. None (default): one standard deviation of the Laplace posterior, the "
         "noise of privacy included; it is not proven. ``fg.OnePassRadius()`` is the proven "
         "set: without noise `Ucb` by it has no more regret than the default, with much noise "
-        "several times as much; with ``choice=fg.Certified(fg.Bayes())`` it only limits what "
-        "the default may choose. ``fg.Fixed(alpha)`` is a constant."
+        "several times as much; with ``choice=fg.Bank(fg.Bayes())`` it only bounds the regret of "
+        "what the default chooses. ``fg.Fixed(alpha)`` is a constant."
     ),
     choice="The choice of an arm. None (default): `Bayes`; with a `confidence`, `Ucb`.",
     delta=("δ, the failure probability of all confidence sets, in (0, 1): not the δ of `privacy`."),

@@ -1,9 +1,9 @@
 """One decision: from a client's state and the arms on offer to the arm that is played.
 
 Both engines and the agents call `decide`. It bounds the arms by the confidence set, scores them by
-the choice rule (`fedglb.parts.choice`), leaves out arms that the set excludes, takes the largest
-score (one of equal ones at random), explores at random, and computes the probability of the arm
-that is played.
+the choice rule (`fedglb.parts.choice`), takes the largest score (one of equal ones at random), or
+the largest bound if the bank cannot pay for that arm, explores at random, and computes the
+probability of the arm that is played.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from fedglb.kernels.pointers import borrow, call_bounds, call_index
 from fedglb.kernels.scoring import TIE, pick, tie_level, upper_bounds
 from fedglb.typing import FloatArray
 
+#: Places in the outcome of a decision: the probability of the arm, its standard error, and what the
+#: arm takes from the bank.
+PROBABILITY, ERROR, CHARGE = range(3)
 #: Draws of one decision: the one that is played; 1, 2, … are those that estimate its probability.
 PLAYED = 0
 #: The draw of uniform exploration: the last one, so that it is never one of those.
@@ -39,9 +42,9 @@ class ChoiceParams(NamedTuple):
     radius_constants: FloatArray  # of `bounds`
     with_bounds: bool
     with_interval: bool  # whether certified intervals are needed
-    #: C: arms with U − low > C·(high − low) are left out, U being the largest `high`. Infinity:
-    #: none is.
-    slack: float
+    #: The bank's C, and its G: infinity if there is no bank.
+    factor: float
+    credit: float
     first_of_ties: bool  # of equal scores the first is played, and not one at random
     epsilon: float  # the probability of an arm drawn uniformly
     #: −1 where `index` is not random; else how many further draws estimate the probability of the
@@ -85,25 +88,38 @@ def ellipsoid_bounds(
     return 0
 
 
-@kernel
-def leave_out(work: FloatArray, slack: float) -> bool:
-    """Set the scores of arms that are not admissible to −∞; return whether any arm is.
-
-    The arm of the largest `high` is admissible for every slack ≥ 1 (the tolerance is for
-    rounding), unless the intervals are empty (low > high), which means that the sets contradict
-    each other.
-    """
-    low, high, scores = work[LOW], work[HIGH], work[SCORES]
+@inlined_kernel
+def charge_for(arm: int, work: FloatArray, factor: float) -> float:
+    """Return g − C·w of an arm: g = max high − low, w = high − low."""
+    low, high = work[LOW], work[HIGH]
     largest = high[0]
     for k in range(1, high.shape[0]):
         largest = max(largest, high[k])
-    any_left = False
-    for k in range(high.shape[0]):
-        if largest - low[k] <= slack * (high[k] - low[k]) * (1.0 + TIE) + TIE:
-            any_left = True
-        else:
-            scores[k] = -np.inf
-    return any_left
+    return float(largest - low[arm] - factor * (high[arm] - low[arm]))
+
+
+@inlined_kernel
+def can_pay(
+    balance: float, params: ChoiceParams, work: FloatArray, row: int, won: int, level: float
+) -> bool:
+    """Return whether the bank can pay for `won`, and for all arms that reach `level` with it.
+
+    `TIE` is for rounding.
+    """
+    for k in range(work.shape[1]):
+        reaches = k == won or work[row, k] >= level
+        if reaches and balance + charge_for(k, work, params.factor) > params.credit + TIE:
+            return False
+    return True
+
+
+@inlined_kernel
+def keep_optimists(work: FloatArray) -> None:
+    """Set the upper bounds of all arms to −∞ but of those of the largest `high`, where g = w."""
+    level = tie_level(work[HIGH])
+    for k in range(work.shape[1]):
+        if work[HIGH, k] < level:
+            work[UPPER, k] = -np.inf
 
 
 @inlined_kernel
@@ -137,21 +153,13 @@ def score_arms(
     factor: FloatArray,
 ) -> int:
     """Return the row of `work` with the scores of a draw; −1: they are not valid."""
-    if params.index == 0 and params.slack == np.inf:
-        return UPPER
     if params.index == 0:
-        for k in range(arms.shape[1]):
-            work[SCORES, k] = work[UPPER, k]
-    else:
-        status = call_index(
-            params.index, arms, vectors, matrices, work, factor, borrow(params.index_constants),
-            t, params.key, number, client, draw,
-        )  # fmt: skip
-        if status != 0:
-            return -1
-    if params.slack < np.inf and not leave_out(work, params.slack):
         return UPPER
-    return SCORES
+    status = call_index(
+        params.index, arms, vectors, matrices, work, factor, borrow(params.index_constants),
+        t, params.key, number, client, draw,
+    )  # fmt: skip
+    return SCORES if status == 0 else -1
 
 
 @inlined_kernel
@@ -166,20 +174,22 @@ def decide(
     t: int,
     number: int,
     client: int,
+    balance: float,
     work: FloatArray,
     factor: FloatArray,
-    propensity: FloatArray,
+    outcome: FloatArray,
 ) -> int:
     """Return the arm to play, and write the probability with which it is played.
 
     Returns −1 if a score is not finite.
 
     `arms` is (d, K), `alpha` the radius with `exploration` in it, t counts from 1, `number` and
-    `client` are the place in the stream of random numbers. `work` (5, K) and `factor` (d, d) are
-    scratch: at the end `work` has the bounds, if the rule needs them, and the scores of the last
-    draw, but for the returned arm that of the draw that was played. `propensity` (2,) gets the
-    probability of the returned arm, given the state and the arms, and its standard error (0 where
-    it is exact); NaN where it is not estimated.
+    `client` are the place in the stream of random numbers, `balance` is the sum of the charges of
+    the arms played so far. `work` (5, K) and `factor` (d, d) are scratch: at the end `work` has the
+    bounds, if the rule needs them, and the scores of the last draw, but for the returned arm that
+    of the draw that was played. `outcome` (3,) gets the probability of the returned arm, given the
+    state and the arms, and its standard error (0 where it is exact; both NaN where it is not
+    estimated), and its charge to the bank: none if it was drawn uniformly.
     """
     if params.with_bounds and params.bounds == 0:
         centre, A_inv = vectors[CENTRE], matrices[INVERSE]
@@ -197,12 +207,21 @@ def decide(
         won, tied, level = winner(work[row], params, number, client, draw)
         if won < 0:
             return won
+        stopped = params.credit < np.inf and not can_pay(balance, params, work, row, won, level)
+        if stopped:
+            keep_optimists(work)
+            row = UPPER
+            won, tied, level = winner(work[row], params, number, client, draw)
         if draw == PLAYED:
-            arm = won
+            arm, outcome[CHARGE] = won, 0.0
+            if params.credit < np.inf:
+                outcome[CHARGE] = charge_for(arm, work, params.factor)
+            if stopped:
+                outcome[CHARGE] = min(outcome[CHARGE], 0.0)  # but for rounding
             if params.epsilon > 0.0:
                 whether, which = uniforms(params.key, number, client, EXPLORATION, 0)
                 if whether < params.epsilon:
-                    arm = int(which * arms.shape[1])
+                    arm, outcome[CHARGE] = int(which * arms.shape[1]), 0.0
             score = work[SCORES, arm]
             if arm == won or work[row, arm] >= level:
                 probability = 1.0 / tied
@@ -215,6 +234,6 @@ def decide(
         work[SCORES, arm] = score
         probability = wins / (params.draws + 1)
         error = math.sqrt(probability * (1.0 - probability) / (params.draws + 1))
-    propensity[0] = params.epsilon / arms.shape[1] + (1.0 - params.epsilon) * probability
-    propensity[1] = (1.0 - params.epsilon) * error
+    outcome[PROBABILITY] = params.epsilon / arms.shape[1] + (1.0 - params.epsilon) * probability
+    outcome[ERROR] = (1.0 - params.epsilon) * error
     return arm

@@ -88,6 +88,7 @@ class Chosen:
     width: float  # score − xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid
     propensity: float  # the probability of this arm; nan if the rule does not estimate it
     propensity_error: float  # its standard error: 0 if exact, nan as above
+    charge: float  # what it takes from the bank
 
 
 def stream_of(client: ClientId) -> int:
@@ -115,6 +116,7 @@ class Learner:
         self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
         self.adopted = 0  # the update of the shared model; 0: no model yet
         self.last_t = 0  # the newest step of an own sample
+        self.bank = 0.0  # the sum of the charges of arms played, for `Bank`
         self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
 
     @property
@@ -128,7 +130,9 @@ class Learner:
         return self.choosing.alpha(self.state)
 
     def choose(self, arms: ArrayLike, t: int | None = None) -> int:
-        """Return the arm to play, by the algorithm's choice rule. Changes nothing.
+        """Return the arm to play, by the algorithm's choice rule.
+
+        Changes nothing, except that `Bank` counts the arm as played.
 
         Parameters
         ----------
@@ -154,7 +158,9 @@ class Learner:
         Li and Wang (2022), Eq. (5): arm selection, for `Ucb`.
         """
         columns = self._columns(arms)
-        return self.decide(columns, self.clock + 1 if t is None else integer("t", t)).arm
+        chosen = self.decide(columns, self.clock + 1 if t is None else integer("t", t))
+        self.bank += chosen.charge
+        return chosen.arm
 
     @property
     def clock(self) -> int:
@@ -165,6 +171,8 @@ class Learner:
         self, columns: FloatArray, t: int, number: int | None = None, stream: int | None = None
     ) -> Chosen:
         """Choose among arms that the caller has checked; engines and agents call this.
+
+        Changes nothing: who plays the arm adds its charge to `bank`.
 
         Parameters
         ----------
@@ -189,14 +197,14 @@ class Learner:
             If a score is not finite, or a user's rule returns no valid scores.
         """
         choosing, state, (d, K) = self.choosing, self.state, columns.shape
-        work, propensity = np.empty((5, K)), np.empty(2)
+        work, outcome = np.empty((5, K)), np.empty(3)
         params, alpha = choosing.params, self.alpha
         place = (t, t if number is None else number, self.stream if stream is None else stream)
         ranked_by_bound = params.index == 0
         expected = None if self._checked else choosing.scores_in_python(columns, state, t)
         arm = decide(
             columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
-            alpha, *place, work, np.empty((d, d)), propensity,
+            alpha, *place, self.bank, work, np.empty((d, d)), outcome,
         )  # fmt: skip
         scores, rule = work[UPPER if ranked_by_bound else SCORES], self.algorithm.choice
         if arm < 0:
@@ -212,7 +220,7 @@ class Learner:
             width = alpha * math.sqrt(max(work[WIDTHS, arm], 0.0))
         else:
             width = score - float(columns[:, arm] @ state.centre)
-        return Chosen(arm, score, float(width), float(propensity[0]), float(propensity[1]))
+        return Chosen(arm, score, float(width), *outcome.tolist())
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm. Changes nothing.

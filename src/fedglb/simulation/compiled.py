@@ -95,6 +95,7 @@ class CompiledEngine(Engine):
             y=np.empty((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
             last=np.zeros(L, dtype=np.int64),
+            banks=np.zeros(L),
         )
         late = env.longest_delay
         places = late + 1 if late else 0
@@ -149,7 +150,7 @@ class CompiledEngine(Engine):
     def play(self, block: BlockArrays) -> None:
         """Play the steps of a block."""
         (steps, _, d, K), first = block.arms.shape, block.first
-        scratch = Scratch(np.empty((5, K)), np.empty((d, d)), np.empty(2))
+        scratch = Scratch(np.empty((5, K)), np.empty((d, d)), np.empty(3))
         self._check_own_rule(block)
         step = client = stop = 0
         while step < steps:
@@ -349,7 +350,7 @@ class CompiledEngine(Engine):
         numbers = {
             "covered": self._covered[i], "frozen": self._frozen[i], "update": self._took_part[i],
             "adopted": self._adopted[i], "last_t": self.learners.last[i],
-            "batches.taken": self._frozen[i],
+            "batches.taken": self._frozen[i], "bank": self.learners.banks[i],
         }  # fmt: skip
         arrays = {name: np.array(value) for name, value in numbers.items()}
         arrays |= {"X": samples.X, "y": samples.y, **prefixed(to_arrays(self._state(i)), "state")}

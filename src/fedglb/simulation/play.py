@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.decide import ChoiceParams, decide
+from fedglb.kernels.decide import CHARGE, ERROR, PROBABILITY, ChoiceParams, decide
 from fedglb.kernels.layout import LOG_GAIN, UPDATES
 from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
 from fedglb.typing import BoolArray, FloatArray, IntArray
@@ -59,6 +59,7 @@ class LearnerArrays(NamedTuple):
     y: FloatArray  # (L, ·)
     counts: IntArray  # number of samples in X and y, (L,)
     last: IntArray  # step of each learner's last reward, (L,)
+    banks: FloatArray  # the sum of its charges so far (`kernels.decide`), (L,)
 
 
 class Pending(NamedTuple):
@@ -91,7 +92,7 @@ class Scratch(NamedTuple):
 
     work: FloatArray  # (5, K)
     factor: FloatArray  # (d, d)
-    propensity: FloatArray  # (2,)
+    outcome: FloatArray  # (3,)
 
 
 @kernel
@@ -122,7 +123,7 @@ def play(
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
     X, y, all_means = borrow(learners.X), borrow(learners.y), borrow(block.means)
     work, factor = borrow(scratch.work), borrow(scratch.factor)
-    propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
+    outcome, terms = borrow(scratch.outcome), borrow(radius_terms)
     for s in range(step, stop):
         t = block.first + s
         for i in range(client, N):
@@ -141,7 +142,7 @@ def play(
                 arms = all_arms[s, i]
                 arm = decide(
                     arms, vectors, matrices, counters, terms, params.choice,
-                    radius * params.scale, t, t, i, work, factor, propensity,
+                    radius * params.scale, t, t, i, learners.banks[k], work, factor, outcome,
                 )  # fmt: skip
                 if arm < 0:
                     return s, i, BAD_SCORES
@@ -154,10 +155,11 @@ def play(
                 else:
                     reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
                 log.choices[t - 1, i] = arm
-                if propensity[0] != 1.0:
+                learners.banks[k] += outcome[CHARGE]
+                if outcome[PROBABILITY] != 1.0:
                     log.last_drawn[0] = t
-                    log.propensities[t - 1, i, 0] = propensity[0]
-                    log.propensities[t - 1, i, 1] = propensity[1]
+                    log.propensities[t - 1, i, 0] = outcome[PROBABILITY]
+                    log.propensities[t - 1, i, 1] = outcome[ERROR]
                 log.totals[0] += best - mean
                 log.totals[1] += reward
                 log.totals[2] += 1.0

@@ -75,6 +75,7 @@ class ReferenceEngine(Engine):
             self.observer(t, i, client)
         arms, means = block.arms[step, i], block.means[step, i]
         chosen = client.decide(np.ascontiguousarray(arms.T), t, stream=i)
+        client.bank += chosen.charge
         arm, reward = chosen.arm, reward_of(self.env.problem, block, step, i, chosen.arm)
         self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
         due = t if block.delays is None else t + int(block.delays[step, i])

@@ -82,8 +82,8 @@ def test_the_upper_confidence_bound_as_an_own_rule(rule):
     "around",
     [
         lambda rule: fg.EpsilonGreedy(0.4, rule),
-        lambda rule: fg.Certified(rule, 1.2),
-        lambda rule: fg.EpsilonGreedy(0.4, fg.Certified(rule, 1.2)),
+        lambda rule: fg.Bank(rule, 1.0),
+        lambda rule: fg.EpsilonGreedy(0.4, fg.Bank(rule, 1.0)),
     ],
 )
 def test_rules_around_it(around):
@@ -289,7 +289,7 @@ SHAPE = "for arms of shape (K, d) = (6, 4)"
         (Mine(-math.inf), "t=1)[2] = -inf: expected finite numbers"),
         (Mine(math.nan, 5), "t=5)[2] = nan: expected finite numbers"),
         (fg.EpsilonGreedy(1.0, Mine(math.nan, 5)), "t=5)[2] = nan: expected finite numbers"),
-        (fg.Certified(Mine(math.nan, 5), 1.0), "t=5)[2] = nan: expected finite numbers"),
+        (fg.Bank(Mine(math.nan, 5), 1.0), "t=5)[2] = nan: expected finite numbers"),
     ],
 )
 def test_wrong_scores_are_refused_alike_by_both_engines(rule, said):

@@ -63,7 +63,7 @@ class Decision:
         Its id, if `choose` got ids.
     score
         Its score, by which the algorithm's choice rule ranks arms: with `Ucb` its upper confidence
-        bound, with `Bayes` the quantile. (−∞: drawn at random though `Certified` eliminated it.)
+        bound, with `Bayes` the quantile.
     width
         The score minus the estimate of xᵀθ. With `Ucb` it is the confidence width, for an
         ellipsoid α‖x‖ in the norm of A⁻¹.

@@ -20,7 +20,7 @@ class Choice(ABC):
     """A rule by which a client chooses among the arms on offer. Subclasses are frozen dataclasses.
 
     A rule ranks the arms by `score`; one of equal scores is drawn, each with the same probability.
-    A rule around another rule (`Certified`, `EpsilonGreedy`) ranks by the score of that rule.
+    A rule around another rule (`Bank`, `EpsilonGreedy`) ranks by the score of that rule.
 
     Examples
     --------
@@ -55,9 +55,9 @@ class Choice(ABC):
         return False
 
     @property
-    def slack(self) -> float:
-        """C: arms with U − low > C·(high − low) are not played. Infinity: all may be."""
-        return math.inf
+    def bank(self) -> tuple[float, float] | None:
+        """C and G of the bank (see `Bank`) that limits what is played; None: nothing does."""
+        return None
 
     @property
     def draws(self) -> int:
@@ -77,7 +77,7 @@ class Choice(ABC):
     @property
     def needs_sets(self) -> bool:
         """Whether the choice depends on confidence sets, and not on the model alone."""
-        return self.slack < math.inf
+        return self.bank is not None
 
     @property
     def randomised(self) -> bool:
@@ -137,7 +137,7 @@ class KernelChoice(Choice):
         """Whether the choice depends on confidence sets, and not on the model alone."""
         ranked = self.ranked_by
         by_bound = not ranked.has_score and cast("KernelChoice", ranked).formula is None
-        return by_bound or self.slack < math.inf
+        return by_bound or self.bank is not None
 
     def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
         """Raise: the kernel scores."""
@@ -180,14 +180,16 @@ def choice_params(
     `bounds` is the address of the confidence's kernel of bounds; `seed` counts modulo 2⁶⁴.
     """
     index, constants = _index(choice.ranked_by, setting, dispersion)
+    factor, credit = choice.bank or (1.0, math.inf)
     return ChoiceParams(
         bounds=bounds,
         index=index,
         index_constants=np.array(constants, dtype=float),
         radius_constants=radius_constants,
         with_bounds=choice.needs_sets,
-        with_interval=choice.slack < math.inf,
-        slack=float(choice.slack),
+        with_interval=choice.bank is not None,
+        factor=float(factor),
+        credit=float(credit),
         first_of_ties=choice.first_of_ties,
         epsilon=float(choice.epsilon),
         draws=choice.draws,
