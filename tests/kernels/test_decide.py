@@ -261,9 +261,23 @@ def test_if_the_sets_contradict_each_other_the_upper_bounds_decide():
         assert play(Bank(index, 2.0), at, bounds=given_bounds)[:4] == (2, 1.0, 0.0, 0.0)
 
 
+def test_one_of_equal_arms_is_drawn_if_each_of_them_can_be_paid():
+    at = offered([1, 2, 3], [0, 0, 0], [1, 2, 3], [9, 9, 0])  # they cost 2, 1 and 0
+    for credit, expected in ((0.5, {2}), (1.5, {2}), (2.5, {0, 1})):
+        rule = Bank(Greedy(), 1.0, credit)
+        found = [play(rule, at, bounds=given_bounds, number=n) for n in range(20)]
+        assert {each.arm for each in found} == expected
+        assert {each.propensity for each in found} == {1.0 / len(expected)}
+
+
 def test_of_equal_ends_that_are_cut_the_larger_bound_is_played():
     at = offered([1, 3, 2, 9], [0, 0, 0, 0], [1, 1, 1, 0.5], [0, 0, 0, 1])
     assert play(Bank(Greedy(), 1.0), at, bounds=given_bounds).arm == 1
+
+
+def test_an_end_that_is_less_by_rounding_costs_nothing():
+    at = offered([1, 2], [0, 0], [1, 1 + 1e-14], [1, 0])
+    assert play(Bank(Greedy(), 1.0), at, bounds=given_bounds).arm == 0
 
 
 # -- uniform exploration, and the place in the stream -------------------------------------------
