@@ -5,7 +5,6 @@ Arms are listed in another order in every seed, so that the order gives nothing 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -22,9 +21,6 @@ from fedglb.io.atomic import atomic_write, user_cache
 from fedglb.typing import FloatArray
 
 CLIENTS = 20
-BESIDE = Path(__file__).parents[1].parent / "shared" / "data"
-if BESIDE.is_dir():
-    os.environ.setdefault(FOLDER_VARIABLE, str(BESIDE))
 
 
 @dataclass(frozen=True)

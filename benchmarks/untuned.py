@@ -18,7 +18,8 @@ The protocol, written before the runs that are reported:
 * The tuned settings are the grids of the studies' searches of λ and of the factor on the radius
   (c_μ = 0.1 on data), with D = 1, for FedGLB-UCB, FedGLB-Iterate and DisLinUCB, and constant radii
   for the learner of `fedglb_auto`. *Best tuned* is the setting of least mean regret on the same
-  problem and seeds: chosen in hindsight, which favours it.
+  problem and seeds, chosen in hindsight: with few seeds it is mostly lucky. `--tuned-on` chooses it
+  on other seeds, as a user would have to.
 * A run is *lost* if its regret is above 500 and above 4 times the median of the best rule, tuned
   or not, on its problem and these seeds (that of the least median).
 * A rule's *ratio* on a problem is its mean regret over that of best tuned (a mean below 1 counts as
@@ -34,7 +35,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from fnmatch import fnmatchcase
 from functools import partial
@@ -43,14 +44,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["NUMBA_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-
 import numpy as np
 
 import fedglb as fg
 from benchmarks.problems import PROBLEMS, unavailable
+from fedglb.environments.datasets.fetch import FOLDER_VARIABLE
 
 LOST, TIMES, NEAR = 500.0, 4.0, 1.3
+BESIDE = Path(__file__).parents[1].parent / "shared" / "data"
 
 #: A new candidate is one line.
 RULES: dict[str, Callable[[], fg.Algorithm]] = {
@@ -122,13 +123,21 @@ def whole_lines(path: Path) -> None:
         os.truncate(path, content.rfind(b"\n") + 1)
 
 
-def run_all(wanted: Sequence[Key], files: Sequence[Path], jobs: int) -> None:
-    """Run what the files do not have, seed by seed; add to the first of them."""
-    whole_lines(files[0])
-    done, todo = read(files), defaultdict[tuple[str, int, int, float], list[str]](list)
-    for key in sorted(wanted, key=lambda key: key.seed):
+def left(
+    wanted: Iterable[Key], done: Container[Key]
+) -> dict[tuple[str, int, int, float], list[str]]:
+    """Return what is left to run: the rules to run side by side, by problem and seed."""
+    todo = defaultdict[tuple[str, int, int, float], list[str]](list)
+    for key in wanted:
         if key not in done:
             todo[key.problem, key.seed, key.delay, key.missing].append(key.rule)
+    return dict(todo)
+
+
+def run_all(wanted: Sequence[Key], files: Sequence[Path], jobs: int) -> None:
+    """Run what the files do not have, in order; add to the first of them."""
+    whole_lines(files[0])
+    todo = left(wanted, read(files))
     start, total = time.perf_counter(), sum(map(len, todo.values()))
     print(f"{len(wanted) - total} of {len(wanted)} runs are there", file=sys.stderr)
     finished = 0
@@ -143,62 +152,79 @@ def run_all(wanted: Sequence[Key], files: Sequence[Path], jobs: int) -> None:
             out.flush()
             finished += len(runs)
             rate = (time.perf_counter() - start) / finished
-            left = (total - finished) * rate / 60
+            minutes = (total - finished) * rate / 60
             problem, seed, *_ = jobs_of[future]
-            print(f"{finished}/{total} {problem} {seed}, {left:.0f} min left", file=sys.stderr)
+            print(f"{finished}/{total} {problem} {seed}, {minutes:.0f} min left", file=sys.stderr)
 
 
 # -- tables ------------------------------------------------------------------------------------
 
 
-def tables(runs: dict[Key, dict[str, Any]], wanted: set[Key]) -> str:
+def table(
+    runs: dict[Key, dict[str, Any]],
+    problems: Sequence[str],
+    rules: Sequence[str],
+    seeds: Iterable[int],
+    tuned_on: Iterable[int],
+    delay: int = 0,
+    missing: float = 0.0,
+) -> str:
     """Return a Markdown table: a problem per row, a rule per column, and sums over problems."""
-    regrets: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for key, run in runs.items():
-        if key in wanted:
-            regrets[key.problem][key.rule].append(run["regret"])
-    rules = [rule for rule in RULES if any(rule in found for found in regrets.values())]
+
+    def regrets(problem: str, rule: str, seeds: Iterable[int]) -> list[float]:
+        keys = (Key(problem, rule, seed, delay, missing) for seed in seeds)
+        return [runs[key]["regret"] for key in keys if key in runs]
+
     ratios: dict[str, dict[str, float]] = {rule: {} for rule in rules}
     lost, count = dict.fromkeys(rules, 0), dict.fromkeys(rules, 0)
     lines = [f"| | best tuned | {' | '.join(rules)} |", "|---|---|" + "---|" * len(rules)]
-    for problem in (problem for problem in PROBLEMS if problem in regrets):
-        found = regrets[problem]
-        tuned = {name: mean for name, mean in best_first(found) if name in TUNED}
-        best = next(iter(tuned), "")
-        limit = max(LOST, TIMES * min(float(np.median(each)) for each in found.values()))
-        cells = [f"{tuned[best]:.0f} ({best.removeprefix('tuned-')})" if best else ""]
+    for problem in problems:
+        every = {rule: regrets(problem, rule, seeds) for rule in ALL}
+        best = least({rule: regrets(problem, rule, tuned_on) for rule in TUNED})
+        limit = limit_of_lost([each for each in every.values() if each])
+        tuned = every[best] if best else []
+        cells = [f"{cell(tuned)} ({best.removeprefix('tuned-')})" if tuned else ""]
         for rule in rules:
-            own = found.get(rule, [])
+            own = every[rule]
             many = sum(regret > limit for regret in own)
             lost[rule] += many
             count[rule] += len(own)
-            if own and best:
-                ratios[rule][problem] = max(1.0, float(np.mean(own))) / max(1.0, tuned[best])
+            if own and tuned:
+                ratios[rule][problem] = counted(own) / counted(tuned)
             cells.append(cell(own) + (f" ({many})" if many else ""))
         lines.append(f"| {problem} | {' | '.join(cells)} |")
-    sums: dict[str, Callable[[str], str]] = {
-        "lost": lambda rule: f"{lost[rule]} of {count[rule]}",
-        "geometric mean of ratios": lambda rule: f"{np.exp(np.mean(np.log(of(rule)))):.2f}",
-        "worst ratio": lambda rule: "{1:.1f}, {0}".format(
-            *max(ratios[rule].items(), key=lambda r: r[1])
-        ),
-        f"ratio ≤ {NEAR:g}": lambda rule: f"{sum(r <= NEAR for r in of(rule))} of {len(of(rule))}",
-    }
-
-    def of(rule: str) -> list[float]:
-        return list(ratios[rule].values())
-
-    for title, say in sums.items():
-        said = [say(rule) if ratios[rule] or title == "lost" else "" for rule in rules]
-        lines.append(f"| **{title}** | | {' | '.join(said)} |")
+    sums = {rule: summary(list(found.items())) for rule, found in ratios.items()}
+    lines.append(f"| **lost** | | {' | '.join(f'{lost[r]} of {count[r]}' for r in rules)} |")
+    for k, title in enumerate(("geometric mean of ratios", "worst ratio", f"ratio ≤ {NEAR:g}")):
+        lines.append(f"| **{title}** | | {' | '.join(sums[rule][k] for rule in rules)} |")
     return "\n".join(lines)
 
 
-def best_first(found: dict[str, list[float]]) -> list[tuple[str, float]]:
-    """Return rules with their mean regret, the least first; those with the most seeds only."""
-    most = max((len(each) for name, each in found.items() if name in TUNED), default=0)
-    means = [(name, float(np.mean(each))) for name, each in found.items() if len(each) >= most]
-    return sorted(means, key=lambda each: each[1])
+def least(found: dict[str, list[float]]) -> str:
+    """Return the setting of least mean regret, of those with the most seeds; "" without any."""
+    most = max(map(len, found.values()))
+    means = {name: np.mean(each) for name, each in found.items() if most and len(each) == most}
+    return min(means, key=lambda name: means[name], default="")
+
+
+def counted(regrets: Sequence[float]) -> float:
+    """Return the mean regret as ratios count it."""
+    return max(1.0, float(np.mean(regrets)))
+
+
+def limit_of_lost(regrets: Sequence[Sequence[float]]) -> float:
+    """Return the regret above which a run is lost, from the regrets of each rule."""
+    return max(LOST, TIMES * min((float(np.median(each)) for each in regrets), default=0.0))
+
+
+def summary(ratios: Sequence[tuple[str, float]]) -> tuple[str, str, str]:
+    """Return the geometric mean, the worst and the number of small ones, of ratios by problem."""
+    if not ratios:
+        return "", "", ""
+    values = np.array([ratio for _, ratio in ratios])
+    problem, worst = max(ratios, key=lambda each: each[1])
+    near = f"{(values <= NEAR).sum()} of {len(values)}"
+    return f"{np.exp(np.log(values).mean()):.2f}", f"{worst:.1f}, {problem}", near
 
 
 def cell(regrets: Sequence[float]) -> str:
@@ -220,12 +246,19 @@ def matching(patterns: str, names: Iterable[str]) -> list[str]:
     return [name for name in every if any(fnmatchcase(name, p) for p in patterns.split(","))]
 
 
+def span(seeds: str) -> range:
+    """Return the seeds of FIRST-LAST, or of one number."""
+    first, _, last = seeds.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, nargs="+", metavar="FILE", default=[])
     parser.add_argument("--seeds", default="8000-8019", metavar="FIRST-LAST")
+    parser.add_argument("--tuned-on", metavar="FIRST-LAST", help="other seeds to choose best tuned")
     parser.add_argument("--problems", default="*", metavar="NAME,…")
     parser.add_argument("--rules", default=",".join(RULES), metavar="NAME,…")
     parser.add_argument("--delay", type=int, default=0, metavar="DECISIONS")
@@ -234,8 +267,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print a table, run nothing")
     parser.add_argument("--list", action="store_true", help="print problems and rules")
     given = parser.parse_args()
-    first, _, last = given.seeds.partition("-")
-    seeds = range(int(first), int(last or first) + 1)
+    seeds, tuned_on = span(given.seeds), span(given.tuned_on or given.seeds)
     problems, rules = matching(given.problems, PROBLEMS), matching(given.rules, ALL)
     if given.list:
         print("\n".join([*problems, "", *rules]))
@@ -243,20 +275,21 @@ def main() -> None:
     if not given.out:
         parser.error("--out: expected a file")
     if given.table:
-        rules = [*rules, *TUNED]
-    else:
-        why = {name: unavailable(name) for name in {PROBLEMS[p].source for p in problems} if name}
-        for name in sorted(name for name in why if why[name]):
-            print(f"{name} is left out: {why[name]}", file=sys.stderr)
-        problems = [p for p in problems if not why.get(PROBLEMS[p].source)]
-    wanted = [
+        about = (given.delay, given.missing)
+        print(table(read(given.out), problems, rules, seeds, tuned_on, *about))
+        return
+    if BESIDE.is_dir():
+        os.environ.setdefault(FOLDER_VARIABLE, str(BESIDE))
+    os.environ["NUMBA_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # of each process
+    why = {name: unavailable(name) for name in {PROBLEMS[p].source for p in problems}}
+    for name in sorted(name for name in why if why[name]):
+        print(f"{name} is left out: {why[name]}", file=sys.stderr)
+    keys = [
         Key(problem, rule, seed, given.delay, given.missing)
-        for problem, rule, seed in product(problems, rules, seeds)
+        for seed, problem, rule in product(seeds, problems, rules)
+        if not why[PROBLEMS[problem].source]
     ]
-    if given.table:
-        print(tables(read(given.out), set(wanted)))
-    else:
-        run_all(wanted, given.out, given.jobs)
+    run_all(keys, given.out, given.jobs)
 
 
 if __name__ == "__main__":
