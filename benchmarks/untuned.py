@@ -276,7 +276,9 @@ def main() -> None:
         parser.error("--out: expected a file")
     if given.table:
         about = (given.delay, given.missing)
-        print(table(read(given.out), problems, rules, seeds, tuned_on, *about))
+        runs = read(given.out)
+        shown = [rule for rule in rules if any(key.rule == rule for key in runs)]
+        print(table(runs, problems, shown, seeds, tuned_on, *about))
         return
     if BESIDE.is_dir():
         os.environ.setdefault(FOLDER_VARIABLE, str(BESIDE))
