@@ -10,17 +10,18 @@ again, so start a new file when the package's numbers change. `--list` prints pr
 The protocol, written before the runs that are reported:
 
 * Problems are those of `benchmarks.problems`, N = 20 clients, T = 1000 or 2000 steps: the studies'
-  three data sets in all their profiles; twelve other data sets, as clusters of rows and as rows;
+  three data sets in their profiles of arms (without `d118`, which has the inner products of
+  another); twelve other data sets, as clusters of rows, some also as rows or scaled to norm 1;
   fixed, one-hot, grouped and new arms for three links, S = 1 and 3; four items of close means; one
   arm that always pays among nine that never do. Arms are reordered in every seed.
 * A candidate is chosen on seeds 8000 to 8019, and reported on seeds 8100 to 8119.
 * `--delay D`: a reward is known D/N steps later. `--missing P`: this share of rewards never comes.
-* The tuned settings are the grids of the studies' searches of λ and of the factor on the radius
-  (c_μ = 0.1 on data), with D = 1, for FedGLB-UCB, FedGLB-Iterate and DisLinUCB, and constant radii
-  for the learner of `fedglb_auto`. *Best tuned* is the setting of least mean regret on the same
-  problem and seeds, chosen in hindsight. With few seeds it is mostly lucky: on seeds 8000 to 8004
-  a setting chosen on four of them has 2.6 times the regret of best tuned on the fifth (geometric
-  mean over problems). `--tuned-on` chooses it on other seeds, as a user would have to: report both.
+* The tuned settings: FedGLB-UCB on the grid of the studies' searches (λ, and the factor on the
+  radius; D = 1, and c_μ = 0.1 on data), FedGLB-Iterate and DisLinUCB on parts of it, and constant
+  radii for the learner of `fedglb_auto`. *Best tuned* is the setting of least mean regret on the
+  same problem and seeds, chosen in hindsight. With few seeds it is mostly lucky: on seeds 8000 to
+  8004, choosing on four seeds and playing the fifth gives 2.6 times its mean regret (geometric mean
+  over problems). `--tuned-on` chooses it on other seeds, as a user would have to: report both.
 * A run is *lost* if its regret is above 500 and above 4 times the median of the best rule, tuned
   or not, on its problem and these seeds (that of the least median).
 * A rule's *ratio* on a problem is its mean regret over that of best tuned (a mean below 1 counts as
