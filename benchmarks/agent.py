@@ -26,7 +26,7 @@ from fedglb.federation import Agent
 from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import Durability
 from fedglb.federation.agreement import Agreement
-from fedglb.kernels.scoring import pick, upper_bounds
+from fedglb.kernels.scoring import pick, tie_level, upper_bounds
 from fedglb.protocol import Client
 from fedglb.protocol.messages import Evaluate, SumsRequest
 from fedglb.typing import FloatArray
@@ -72,7 +72,7 @@ class Bare:
         upper_bounds(
             self._columns[k % SHOWN], state.centre, state.inverse, alpha, self._scores, self._widths
         )
-        pick(self._scores)
+        pick(self._scores, tie_level(self._scores), 0)
 
     def learn(self, k: int) -> None:
         """The online Newton step, from Python."""

@@ -20,7 +20,7 @@ import numpy as np
 import fedglb as fg
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE
-from fedglb.kernels.scoring import pick, upper_bounds
+from fedglb.kernels.scoring import pick, tie_level, upper_bounds
 from fedglb.kernels.sums import add_derivatives
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.typing import FloatArray
@@ -52,7 +52,7 @@ def bare_scoring(arms: FloatArray, centre: FloatArray, A_inv: FloatArray, alpha:
     for s in range(arms.shape[0]):
         for i in range(arms.shape[1]):
             upper_bounds(arms[s, i], centre[i], A_inv[i], alpha, scores, widths)
-            total += pick(scores)
+            total += pick(scores, tie_level(scores), 0)
     return total
 
 

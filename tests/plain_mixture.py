@@ -84,9 +84,9 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[in
     return c
 
 
-def uniforms(seed: int, step: int, client: int, draw: int) -> Iterator[float]:
-    """The uniforms in [0, 1) of one (step, client, draw), without end."""
-    block = 0
+def uniforms(seed: int, step: int, client: int, draw: int, first: int = 0) -> Iterator[float]:
+    """The uniforms in [0, 1) of one (step, client, draw) from a block on, without end."""
+    block = first
     while True:
         w = philox((block, draw, client, step % WORD), (seed % WORD, (seed >> 32) % WORD))
         yield ((w[0] >> 5) * 2**26 + (w[1] >> 6)) / 2**53
@@ -141,12 +141,13 @@ class EpsilonGreedy:
 
 
 @dataclass(frozen=True)
-class Certified:
+class Bank:
     index: Rule
-    slack: float
+    factor: float
+    credit: float = 0.0
 
 
-Rule = Ucb | Greedy | Sigma | Bayes | Thompson | EpsilonGreedy | Certified
+Rule = Ucb | Greedy | Sigma | Bayes | Thompson | EpsilonGreedy | Bank
 UCB, BAYES = Ucb(), Bayes()  # the two defaults
 
 
@@ -162,12 +163,18 @@ class View(NamedTuple):
     seed: int
     step: int  # from 1
     client: int  # from 0
+    spent: float = 0.0  # what the client has charged to its bank
 
 
-def _largest(score: Array) -> int:
-    """The lowest index whose score is within rounding of the best."""
+def equals(score: Array) -> list[int]:
+    """The arms whose scores are within rounding of the best."""
     best = score.max()
-    return int(np.flatnonzero(score >= best - 1e-12 * max(1.0, abs(best)))[0])
+    return [int(k) for k in np.flatnonzero(score >= best - 1e-12 * max(1.0, abs(best)))]
+
+
+def one_of(arms: list[int], seed: int, step: int, client: int, draw: int) -> int:
+    """One of equal arms, by the first number of the draw's last block."""
+    return arms[int(next(uniforms(seed, step, client, draw, WORD - 1)) * len(arms))]
 
 
 def _quadratic_forms(x: Array, M: Array) -> Array:
@@ -192,19 +199,22 @@ def _index(rule: Rule, see: View, draw: int = 0) -> Array:
     raise TypeError(rule)
 
 
-def _winner(rule: Rule, see: View, draw: int = 0) -> int:
-    if not isinstance(rule, Certified):
-        return _largest(_index(rule, see, draw))
+def _charges(rule: Bank, see: View) -> tuple[Array, Array]:
+    """What each arm costs, and the ends of the intervals from above, cut at the ball."""
     edge = see.S * norm(see.x, axis=1)
     low, high = np.maximum(see.low, -edge), np.minimum(see.high, edge)
-    if rule.slack == inf:
-        admissible = np.ones(len(edge), bool)
-    else:
-        allowed = rule.slack * (high - low) * (1 + 1e-12) + 1e-12
-        admissible = high.max() - low <= allowed
-    if not admissible.any():
-        return _largest(high)
-    return _largest(np.where(admissible, _index(rule.index, see, draw), -inf))
+    return high.max() - low - rule.factor * (high - low), high
+
+
+def _winners(rule: Rule, see: View, draw: int = 0) -> list[int]:
+    if not isinstance(rule, Bank):
+        return equals(_index(rule, see, draw))
+    (costs, high), best = _charges(rule, see), equals(_index(rule.index, see, draw))
+    if see.spent + costs[best].max() <= rule.credit + 1e-12:
+        return best
+    bound = np.full(len(high), -inf)
+    bound[equals(high)] = see.high[equals(high)]
+    return equals(bound)
 
 
 def choose(rule: Rule, see: View) -> tuple[int, float]:
@@ -213,22 +223,27 @@ def choose(rule: Rule, see: View) -> tuple[int, float]:
         share = rule.epsilon / len(see.x)
         source = uniforms(see.seed, see.step, see.client, WORD - 1)
         first, second = next(source), next(source)
-        k = greedy = _winner(rule.rule, see)
+        k = _winner(rule.rule, see)
         if first < rule.epsilon:
             k = int(second * len(see.x))
-        return k, share + (1 - rule.epsilon) * _probability(rule.rule, see, k, greedy)
+        return k, share + (1 - rule.epsilon) * _probability(rule.rule, see, k)
     k = _winner(rule, see)
-    return k, _probability(rule, see, k, k)
+    return k, _probability(rule, see, k)
 
 
-def _probability(rule: Rule, see: View, k: int, first: int) -> float:
-    """The probability of arm k under the rule, whose first draw was won by arm `first`."""
-    source = rule.index if isinstance(rule, Certified) else rule
+def _winner(rule: Rule, see: View, draw: int = 0) -> int:
+    return one_of(_winners(rule, see, draw), see.seed, see.step, see.client, draw)
+
+
+def _probability(rule: Rule, see: View, k: int) -> float:
+    """The probability of arm k under the rule."""
+    source = rule.index if isinstance(rule, Bank) else rule
     if not isinstance(source, Thompson):
-        return float(k == first)
+        best = _winners(rule, see)
+        return (k in best) / len(best)
     if not source.draws:
         return nan
-    wins = [first, *(_winner(rule, see, draw) for draw in range(1, source.draws + 1))]
+    wins = [_winner(rule, see, draw) for draw in range(source.draws + 1)]
     return wins.count(k) / len(wins)
 
 
@@ -543,7 +558,7 @@ def fedglb_mix(
     asked: set[int] = set()  # in any update so far
     share = 1.0
     M, j = first_global_set(p, d), components(p, d, below=0.0)[0]
-    epoch, t_last = 1, 0
+    epoch, t_last, spent = 1, 0, np.zeros(N)
 
     def accept(new: Model) -> bool:
         found, exact_fit = global_set(p, new, p.delta / 2), new._replace(bound=0.0, q=0.0)
@@ -563,7 +578,10 @@ def fedglb_mix(
             wide_L = wide_L * L.radius
             low = np.maximum(x @ M.theta - wide_M, x @ L.theta - wide_L)
             high = np.minimum(x @ M.theta + wide_M, x @ L.theta + wide_L)
-            k, propensity = choose(choice, View(x, L.theta, L.P, low, high, p.S, seed, t, i))
+            see = View(x, L.theta, L.P, low, high, p.S, seed, t, i, spent[i])
+            k, propensity = choose(choice, see)
+            if isinstance(choice, Bank):
+                spent[i] += _charges(choice, see)[0][k]
             out.choices[t - 1, i], out.alphas[t - 1, i] = k, L.radius
             out.propensities[t - 1, i] = propensity
             out.global_sets.append(M)

@@ -15,6 +15,7 @@ from numpy.linalg import eigh, inv, norm
 from scipy.special import ndtri
 
 from tests.plain import LINKS, Problem, _project
+from tests.plain_mixture import equals, one_of
 
 Array = np.ndarray
 UNIT = 2.0**-30
@@ -76,6 +77,7 @@ def one_pass(
     arms: Array,
     rewards: Array,
     steps: set[int],
+    seed: int,
     active: Array | None = None,
     noise: Noise | None = None,
 ) -> Outcome:
@@ -93,7 +95,7 @@ def one_pass(
                 x = arms[t - 1, i]
                 variance = np.array([dispersion * (a @ P @ a) for a in x])
                 score = x @ theta + ndtri(1 - 1 / (t + 1)) * np.sqrt(variance)
-                arm = int(np.flatnonzero(score >= score.max() - 1e-12)[0])
+                arm = one_of(equals(score), seed, t, i, 0)
                 out.choices[t - 1, i] = arm
                 new[i].append((x[arm], float(rewards[t - 1, i, arm])))
         if t not in steps:

@@ -69,7 +69,7 @@ def test_the_same_releases_models_and_choices(privacy, link, radius, ridge, abse
         )  # fmt: skip
     expected = plain_one_pass.one_pass(
         plain.Problem(link, radius, problem.R, problem.c_mu, ridge, 0.05), problem.dispersion,
-        arms, rewards, set(run.updates["t"]), active, noise,
+        arms, rewards, set(run.updates["t"]), seed, active, noise,
     )  # fmt: skip
     assert len(engine.models) == len(expected.thetas) == B
     for b, sent in enumerate(expected.releases, start=1):

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from fedglb.federation import Agent
     from fedglb.links import Identity, Link, Logistic, Poisson, Probit
     from fedglb.parts.choice import (
+        Bank,
         Bayes,
-        Certified,
         Choice,
         EpsilonGreedy,
         Greedy,
@@ -93,7 +93,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient",
-    "Bayes", "Block", "Certified", "Choice", "Classification", "Client", "ClientPolicy",
+    "Bank", "Bayes", "Block", "Choice", "Classification", "Client", "ClientPolicy",
     "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting",
     "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "FeatureMap",
     "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
@@ -125,7 +125,7 @@ _NAMES = {
     "fedglb.evaluation": "ClientPolicy Estimate evaluate Logged ModelPolicy Policy UniformPolicy",
     "fedglb.federation": "Agent",
     "fedglb.links": "Identity Link Logistic Poisson Probit",
-    "fedglb.parts.choice": "Bayes Certified Choice EpsilonGreedy Greedy Sigma Thompson Ucb",
+    "fedglb.parts.choice": "Bank Bayes Choice EpsilonGreedy Greedy Sigma Thompson Ucb",
     "fedglb.parts.confidence": "Confidence Fixed Iterate Mixture OnePassRadius",
     "fedglb.parts.global_update": "AGD GlobalUpdate LBFGS Newton OneExchange",
     "fedglb.parts.local_update": "LocalUpdate",

@@ -24,6 +24,7 @@ class SharedModel:
     #: λ₂, the number of buckets and, for each arm with an effect, its key, D, u and b
     #: (`kernels.effects`); None where arms have none
     effects: Numbers | None = None
+    ridges: Numbers | None = None  # λ of each block of features, if a rule chooses one for each
 
 
 def shared_theta(model: SharedModel | None, dim: int) -> Vector:

@@ -33,6 +33,9 @@ class Problem:
         c_μ; None: the infimum of μ′ on [−S, S], which the proofs need. The infimum gets tiny
         for large S (logistic, S = 10: 4.5e-5), and every proven radius grows with 1/c_μ. A
         larger c_μ is allowed, but then no coverage is proven.
+    blocks
+        The sizes of blocks of features, in their order: `Evidence` chooses a ridge for each of
+        them, where clients learn by `Calibrated` (as in `fedglb_auto`). None: one block.
 
     Raises
     ------
@@ -59,9 +62,16 @@ class Problem:
     radius: float = 1.0
     noise: float | None = None
     curvature: float | None = None
+    blocks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         integer("dim", self.dim)
+        if self.blocks is not None:
+            object.__setattr__(self, "blocks", tuple(self.blocks))
+            for k, size in enumerate(self.blocks):
+                integer(f"blocks[{k}]", size)
+            if sum(self.blocks) != self.dim:
+                raise InvalidInput("sum(blocks)", sum(self.blocks), f"dim = {self.dim}")
         instance("link", self.link, Link, "fg.Logistic()")
         number("radius", self.radius, above=0.0)
         if type(self.link) not in LINKS.values():  # those are tested

@@ -17,6 +17,7 @@ class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     radius: float = 1.0
     noise: float | None = None
     curvature: float | None = None
+    blocks: tuple[int, ...] | None = None
 
     def build(self, dim: int | None = None, link: Link | None = None) -> Problem:
         """Return the problem; `dim` and `link` replace the table's."""
@@ -25,4 +26,4 @@ class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         if dim is None:
             allowed = "the number of features per arm: it is missing"
             raise InvalidInput("dim", None, allowed)
-        return Problem(dim, link, self.radius, self.noise, self.curvature)
+        return Problem(dim, link, self.radius, self.noise, self.curvature, self.blocks)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from fedglb.model import SharedModel
 from fedglb.privacy import NoisePlan
 from fedglb.problem import Problem
+from fedglb.typing import FloatArray
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,29 @@ class Setting:
     #: whether clients learn by `Calibrated`, and λ₂ of the effects of recurring arms; 0: no effects
     calibrated: bool = False
     effect_ridge: float = 0.0
+    ridges: tuple[float, ...] = ()  # λ of each block of features; empty: `ridge` for all
 
     def in_force(self, model: SharedModel | None) -> Setting:
         """Return the setting with the λ and λ₂ of the last shared model, if a rule chose them."""
         if model is None or model.ridge is None:
             return self
         second = self.effect_ridge if model.effects is None else float(model.effects[0])
-        return replace(self, ridge=model.ridge, effect_ridge=second)
+        ridges = () if model.ridges is None else tuple(model.ridges.tolist())
+        return replace(self, ridge=model.ridge, effect_ridge=second, ridges=ridges)
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of features with a ridge each; 0: one ridge for all."""
+        sizes = self.problem.blocks or ()
+        return len(sizes) if self.calibrated and len(sizes) > 1 else 0
+
+    @property
+    def penalty(self) -> FloatArray:
+        """The diagonal of Λ in the penalty ½θᵀΛθ, shape (d,): λ of each feature's block."""
+        if not self.ridges:
+            return np.full(self.problem.dim, self.ridge)
+        assert self.problem.blocks is not None
+        return np.repeat(self.ridges, self.problem.blocks)
 
     @property
     def mean_at_zero(self) -> float:

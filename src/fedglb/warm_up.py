@@ -27,8 +27,8 @@ from fedglb.federation.agreement import Agreement
 from fedglb.federation.preload import preload as update_once
 from fedglb.links import LINKS, Poisson
 from fedglb.parts.choice import (
+    Bank,
     Bayes,
-    Certified,
     Choice,
     EpsilonGreedy,
     Greedy,
@@ -58,7 +58,7 @@ class _Own(Choice):
 
 _CHOICES: tuple[Choice, ...] = (
     Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=2), EpsilonGreedy(0.5, Greedy()),
-    Certified(Bayes()), _Own(),
+    Bank(Bayes()), _Own(),
 )  # fmt: skip
 _SETS: tuple[Confidence[Any], ...] = (Fixed(0.3), Iterate())
 _STEPS = 12

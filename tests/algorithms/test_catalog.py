@@ -35,7 +35,7 @@ def test_only_event_triggers_have_a_clock():
     ("preset", "given", "said"),
     [
         ("n-ons-glm", {"choice": "epsilon-greedy"}, r"choice\.epsilon = None.*epsilon-greedy:0\.1"),
-        ("n-ons-glm", {"choice": "certified"}, r'choice\.index = None.*index = "bayes"'),
+        ("n-ons-glm", {"choice": "bank"}, r'choice\.index = None.*index = "bayes"'),
         ("fedglb-private", {"privacy": {"epsilon": 1.0}}, r"privacy\.delta = None.*delta = 1e-6"),
     ],
 )

@@ -46,7 +46,7 @@ PARTS = {
     ],
     choice.Choice: [
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),
-        choice.Certified(choice.Bayes()), choice.EpsilonGreedy(0.1),
+        choice.Bank(choice.Bayes()), choice.EpsilonGreedy(0.1),
     ],
 }  # fmt: skip
 MODULES = {
@@ -102,7 +102,10 @@ def test_the_contracts_names_and_defaults():
         assert defaults["exploration"] == 1.0
         assert defaults["ridge"] == 1.0
         assert defaults["delta"] == 0.01
-        if name != "fedglb-iterate":  # which is one by its radius
+        needed = {k: 3 for k, default in defaults.items() if default is inspect.Parameter.empty}
+        published = name != "fedglb-iterate"  # which is one by its radius
+        assert published == (preset(**needed).choice == fg.Ucb("first"))
+        if published:
             assert defaults["confidence"] is None
         if "solver" in defaults:
             assert preset(**{next(iter(defaults)): 3}).solver == fg.AGD()
@@ -111,7 +114,7 @@ def test_the_contracts_names_and_defaults():
         assert "exploration" not in names
         assert names["confidence"].default is None
         assert preset(threshold=3.0).exploration == 1.0
-    repaired = fg.fedglb_ucb(3.0, confidence=fg.Iterate(), clock="own samples")
+    repaired = fg.fedglb_ucb(3.0, confidence=fg.Iterate(), clock="own samples", choice=fg.Ucb())
     assert fg.fedglb_iterate(3.0) == dataclasses.replace(repaired, name="FedGLB-Iterate")
     assert fg.fedglb_mix(3.0).choice == fg.Ucb()
     assert (fg.fedglb_mix(3.0).ridge, fg.fedglb_mix(3.0).delta) == (1.0, 0.01)

@@ -42,7 +42,7 @@ def test_an_infinite_threshold_is_n_ons_glm(link):
 @pytest.mark.parametrize("link", LINKS)
 def test_a_zero_threshold_is_always(link):
     always = fg.Algorithm("always", Ons(), fg.Newton(), Always(), fg.fedglb_ucb(0.0).confidence)
-    zero = fg.simulate(fg.fedglb_ucb(0.0, fg.Newton()), env(link), T, seed=3)
+    zero = fg.simulate(fg.fedglb_ucb(0.0, fg.Newton(), choice=fg.Ucb()), env(link), T, seed=3)
     every = fg.simulate(always, env(link), T, seed=3)
     assert_array_equal(zero.choices, every.choices)
     assert zero.updates.drop("theta_star_inside").equals(every.updates.drop("theta_star_inside"))
@@ -101,12 +101,24 @@ def test_one_client_makes_the_same_of_both_clocks():
 @pytest.mark.parametrize(
     "index", [fg.Ucb(), fg.Greedy(), fg.Sigma(2.0), fg.Bayes(), fg.Thompson(draws=3)], ids=str
 )
-def test_certified_with_an_infinite_slack_is_its_index(index):
+def test_a_rich_bank_is_its_index(index):
     one, two = (
         fg.simulate(fg.fedglb_mix(0.5, rule), CLEAR, T, seed=7)
-        for rule in (index, fg.Certified(index, math.inf))
+        for rule in (index, fg.Bank(index, credit=1e9))
     )
     same(one, two)
+
+
+@pytest.mark.parametrize("index", [fg.Greedy(), fg.Bayes(), fg.Thompson(draws=3)], ids=str)
+def test_a_poor_bank_is_ucb(index):
+    """Without a credit and with C = 1: the sets are ellipsoids, so no two bounds are cut alike."""
+    of_ucb, banked, alone = (
+        fg.simulate(fg.fedglb_ucb(0.5, fg.Newton(), choice=rule), CLEAR, T, seed=7)
+        for rule in (fg.Ucb(), fg.Bank(index, 1.0), index)
+    )
+    assert_array_equal(of_ucb.choices, banked.choices)
+    assert of_ucb.trace.equals(banked.trace)
+    assert (alone.choices != banked.choices).any()
 
 
 def same(one: fg.Run, two: fg.Run) -> None:

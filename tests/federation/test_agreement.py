@@ -45,7 +45,7 @@ STORED_NAMES = {
         "AsyncLinUCB", "EcoLogSet", "FedGLBRadius", "FedLinUCB", "Fixed", "GlobalModel", "Iterate",
         "LazyOnsRadius", "Linear", "Mixture", "OfuGlbSet", "OnePassRadius", "OwnModel", "Posterior",
     },
-    "choice": {"Bayes", "Certified", "EpsilonGreedy", "Greedy", "Sigma", "Thompson", "Ucb"},
+    "choice": {"Bank", "Bayes", "EpsilonGreedy", "Greedy", "Sigma", "Thompson", "Ucb"},
     "ridge": {"Evidence"},
     "rate": {"LazyRate"},
     "privacy": {"Gaussian"},
@@ -111,6 +111,7 @@ def test_the_facts_of_an_agreement_are_these():
         "algorithm.exploration": "1",
         "algorithm.centralised": "False",
         "algorithm.choice": "Ucb",
+        "algorithm.choice.ties": "first",
         "algorithm.privacy": "None",
     }
 
@@ -125,21 +126,19 @@ def test_the_triggers_clock_is_a_fact():
 
 
 def test_the_facts_of_a_part_within_a_part():
-    choice = fg.EpsilonGreedy(0.25, fg.Certified(fg.Thompson(), math.inf))
+    choice = fg.EpsilonGreedy(0.25, fg.Thompson())
     facts = make(algorithm=fg.fedglb_mix(1.0, choice=choice, ridge=fg.Evidence(0.5))).facts()
     own = {k: v for k, v in facts.items() if k.startswith(("algorithm.choice", "algorithm.ridge"))}
     assert own == {
         "algorithm.choice": "EpsilonGreedy",
         "algorithm.choice.epsilon": "0.25",
-        "algorithm.choice.rule": "Certified",
-        "algorithm.choice.rule.index": "Thompson",
-        "algorithm.choice.rule.index.scale": "1",
-        "algorithm.choice.rule.index.draws": facts["algorithm.choice.rule.index.draws"],
-        "algorithm.choice.rule.slack": "inf",
+        "algorithm.choice.rule": "Thompson",
+        "algorithm.choice.rule.scale": "1",
+        "algorithm.choice.rule.draws": facts["algorithm.choice.rule.draws"],
         "algorithm.ridge": "Evidence",
         "algorithm.ridge.start": "0.5",
     }
-    assert int(facts["algorithm.choice.rule.index.draws"]) == fg.Thompson().draws
+    assert int(facts["algorithm.choice.rule.draws"]) == fg.Thompson().draws
     other = make(algorithm=fg.fedglb_mix(1.0, choice=choice)).facts()
     assert other["algorithm.ridge"] == "1"
     assert "algorithm.ridge.start" not in other
@@ -243,6 +242,7 @@ def test_rewards_are_those_of_the_link_within_the_limit():
         ({"max_clients": 0}, "max_clients"), ({"reward_limit": 0.0}, "reward_limit"),
         ({"reward_limit": math.inf}, "reward_limit"),
         ({"algorithm": fg.one_ucb_glm()}, "centralised"),
+        ({"algorithm": fg.fedglb_mix(1.0, fg.Bank(fg.Bayes()))}, r"choice = Bank.*without a bank"),
         ({"algorithm": fg.fedglb_ucb_1(5)}, "horizon"),
         ({"algorithm": fg.fedglb_ucb_2(5)}, "horizon"),
         ({"algorithm": fg.fedglb_ucb_3(5)}, "updates fit all samples"),
@@ -279,7 +279,7 @@ def test_a_table_builds_the_same_agreement():
         make(algorithm=fg.fedglb_auto()),
         make(problem=fg.Problem(1, fg.Probit()), algorithm=fg.fedglb_auto()),
         make(algorithm=fg.fedglb_auto(choice=fg.EpsilonGreedy(0.1, fg.Thompson()))),
-        make(algorithm=fg.fedglb_mix(1.0, ridge=fg.Evidence(), choice=fg.Certified(fg.Bayes()))),
+        make(algorithm=fg.fedglb_mix(1.0, ridge=fg.Evidence(), choice=fg.Bayes())),
         make(
             problem=fg.Problem(3, fg.Poisson(), noise=1.0),
             algorithm=fg.fedglb_mix(1.0),

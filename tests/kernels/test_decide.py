@@ -1,4 +1,4 @@
-"""One decision, rule by rule, against the same in NumPy; certified arms; what is written."""
+"""One decision, rule by rule, against the same in NumPy; the bank; what is written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from scipy import stats
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER
 from fedglb.kernels.philox import normals
-from fedglb.parts.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
+from fedglb.parts.choice import Bank, Bayes, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
 from tests.parts.choice.decisions import (
     DISPERSION,
-    admissible,
+    equals,
     learned,
     params,
     place,
@@ -63,7 +63,7 @@ def test_scores_and_arm(rule):
         expected = plain_scores(rule, at, alpha, t, **where)
         written = decision.work[UPPER if rule == Ucb() else SCORES]
         assert_allclose(written, expected, rtol=1e-11, atol=1e-11)
-        assert decision.arm == plain_pick(expected)
+        assert decision.arm == plain_pick(expected, **where)
         played.add(decision.arm)
     assert len(played) > 5
 
@@ -77,11 +77,49 @@ def test_the_quantile_of_bayes_is_accurate_far_out(t):
     assert_allclose(multiples, stats.norm.isf(1.0 / (t + 1)), rtol=1e-11, atol=1e-14)
 
 
-def test_equal_scores_go_to_the_lowest_index():
-    at = place(1, 3, 5)
-    doubled = at._replace(arms=np.ascontiguousarray(np.repeat(at.arms, 2, axis=1)))
-    for rule in (*INDICES, Certified(Bayes(), 1.0), Certified(Ucb())):
-        assert play(rule, doubled).arm == 2 * play(rule, at).arm
+TIED = place(1, 3, 5)
+TRIPLED = TIED._replace(arms=np.ascontiguousarray(np.tile(TIED.arms, 3)))
+
+
+@pytest.mark.parametrize("wrapped", [lambda rule: rule, Bank, lambda r: EpsilonGreedy(0.0, r)])
+def test_the_first_of_equal_scores_where_a_rule_says_so(wrapped):
+    rule = wrapped(Ucb("first"))
+    for number in range(20):
+        assert play(rule, TRIPLED, number=number)[:3] == (play(rule, TIED).arm, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("rule", [*INDICES[:5], Bank(Bayes(), 1.0), Bank(Ucb())], ids=str)
+def test_one_of_equal_scores_at_random(rule):
+    """Each of the three as often as it says, whatever the seed, the step and the client."""
+    best, counts = play(rule, TIED).arm, np.zeros(15)
+    for seed in range(10):
+        for number in range(10):
+            for client in range(10):
+                found = play(rule, TRIPLED, number=number, client=client, seed=seed)
+                assert found[1:3] == (1.0 / 3.0, 0.0)
+                counts[found.arm] += 1
+    assert stats.chisquare(counts[best::5]).pvalue > 1e-3
+    assert counts[best::5].sum() == 1000
+
+
+@pytest.mark.parametrize("ties", ["random", "first"])
+def test_an_arm_drawn_uniformly_may_be_one_of_the_equal_ones(ties):
+    rule, best = EpsilonGreedy(0.6, Ucb(ties)), play(Ucb(), TIED).arm
+    first = np.eye(15)[best] if ties == "first" else np.tile(np.eye(5)[best], 3) / 3
+    expected, seen = 0.6 / 15 + 0.4 * first, set()
+    for number in range(300):
+        arm, propensity, error, *_ = play(rule, TRIPLED, number=number)
+        assert_allclose(propensity, expected[arm], rtol=1e-15)
+        assert error == 0.0
+        seen.add(arm)
+    assert seen == set(range(15))
+
+
+def test_each_draw_of_thompson_breaks_its_own_ties():
+    """Three copies of one arm: further draws play each of them, though all have won."""
+    at = TIED._replace(arms=np.ascontiguousarray(np.repeat(TIED.arms[:, :1], 3, axis=1)))
+    shares = [play(Thompson(draws=2000), at, number=n).propensity for n in range(3)]
+    assert_allclose(shares, 1 / 3, atol=0.04)
 
 
 def test_thompson_survives_a_matrix_that_is_singular_to_rounding():
@@ -97,7 +135,7 @@ def test_thompson_survives_a_matrix_that_is_singular_to_rounding():
 
 
 def test_nothing_but_scratch_is_written():
-    for rule in (*INDICES, Certified(Thompson(draws=5)), EpsilonGreedy(0.5, Ucb())):
+    for rule in (*INDICES, Bank(Thompson(draws=5)), EpsilonGreedy(0.5, Ucb())):
         at = place(3, 4, 5)
         before = [array.copy() for array in at]
         play(rule, at)
@@ -105,7 +143,7 @@ def test_nothing_but_scratch_is_written():
             assert_array_equal(array, copy)
 
 
-# -- certified arms ------------------------------------------------------------------------------
+# -- the bank ------------------------------------------------------------------------------------
 
 
 def interval(at, alpha):
@@ -114,52 +152,72 @@ def interval(at, alpha):
 
 def test_the_interval_is_the_ellipsoids():
     for at in PLACES:
-        work = play(Certified(Greedy()), at, alpha=0.7).work
+        work = play(Bank(Greedy()), at, alpha=0.7).work
         low, high = interval(at, 0.7)
         assert_allclose(work[LOW], low, rtol=1e-12, atol=1e-13)
         assert_allclose(work[HIGH], high, rtol=1e-12, atol=1e-13)
         assert_array_equal(work[HIGH], work[UPPER])
 
 
+def costs(low, high, factor):
+    return high.max() - low - factor * (high - low)
+
+
 @pytest.mark.parametrize("index", INDICES, ids=str)
-@pytest.mark.parametrize(("slack", "alpha"), [(1.0, 0.5), (1.1, 0.5), (1.5, 0.5), (8.0, 0.05)])
-def test_the_largest_index_among_admissible_arms(index, slack, alpha):
-    left_out = changed = 0
+@pytest.mark.parametrize("left", [0.0, 0.02, 5.0])
+def test_the_arm_of_the_index_if_the_bank_can_pay_for_it(index, left):
+    """Else that of the largest bound: one of equal ones at random, and all of them must be paid."""
+    factor, alpha, stopped = 1.0, 0.5, 0
     for n, at in enumerate(PLACES):
         t, where = 3, {"number": n, "client": 1, "seed": 5}
-        decision = play(Certified(index, slack), at, alpha=alpha, t=t, **where)
+        decision = play(Bank(index, factor, 2.0), at, alpha=alpha, t=t, balance=2.0 - left, **where)
         low, high = interval(at, alpha)
-        allowed = admissible(low, high, slack)
-        scores = plain_scores(index, at, alpha, t, **where)
-        assert decision.arm == plain_pick(np.where(allowed, scores, -np.inf))
-        # the proposition: U − low ≤ 2C·w, for the arm that is played
-        width = 0.5 * (high - low)[decision.arm]
-        assert high.max() - low[decision.arm] <= 2.0 * slack * width + 1e-11
-        left_out += (~allowed).sum()
-        changed += decision.arm != plain_pick(scores)
-    assert left_out > 0
-    if index == WILD:
-        assert changed > 3
+        scores, cost = plain_scores(index, at, alpha, t, **where), costs(low, high, factor)
+        stops = cost[equals(scores)].max() > left + 1e-12
+        ranked = high if stops else scores
+        assert decision.arm == plain_pick(ranked, **where)
+        charge = min(cost[decision.arm], 0.0) if stops else cost[decision.arm]
+        assert_allclose(decision.charge, charge, atol=1e-12)
+        if not isinstance(index, Thompson):
+            assert decision.propensity == 1.0 / len(equals(ranked))
+        stopped += stops
+    assert (stopped > 0) == (left < 5.0 and index != Ucb())
 
 
-@pytest.mark.parametrize(("slack", "alpha"), [(1.0, 0.5), (2.0, 0.5), (8.0, 0.05)])
-def test_the_regret_is_within_the_bound_whatever_the_index(slack, alpha):
-    """For θ* anywhere in the set; without the certificate the same arms would break the bound."""
-    rng = np.random.default_rng(0)
-    broken = 0
-    for at in PLACES:
-        d = at.arms.shape[0]
-        root = np.linalg.cholesky(at.matrices[INVERSE])
-        for index in INDICES:
-            arm, free = play(Certified(index, slack), at, alpha=alpha).arm, play(index, at).arm
-            for _ in range(20):
-                direction = rng.standard_normal(d)
-                direction *= alpha / np.linalg.norm(direction)
-                values = at.arms.T @ (at.vectors[CENTRE] + root @ direction)
-                regret, bounds = values.max() - values, 2.0 * slack * alpha * at.norms
-                assert regret[arm] <= bounds[arm] + 1e-11
-                broken += regret[free] > bounds[free] + 1e-11
+@pytest.mark.parametrize(("factor", "credit"), [(1.0, 0.0), (1.0, 0.4), (2.0, 0.0), (3.0, 0.5)])
+def test_the_regret_is_within_the_bound_whatever_the_index(factor, credit):
+    """For θ* anywhere in each set, after every step; without the bank the same rules break it."""
+    rng, alpha, broken = np.random.default_rng(0), 0.05, 0
+    for index in INDICES:
+        balance = regret = width = free_regret = free_width = 0.0
+        for n, at in enumerate(PLACES):
+            decision = play(Bank(index, factor, credit), at, alpha=alpha, number=n, balance=balance)
+            free = play(index, at, alpha=alpha, number=n).arm
+            balance += decision.charge
+            direction = rng.standard_normal(at.arms.shape[0])
+            direction *= alpha / np.linalg.norm(direction)
+            root = np.linalg.cholesky(at.matrices[INVERSE])
+            values = at.arms.T @ (at.vectors[CENTRE] + root @ direction)
+            widths = 2.0 * alpha * at.norms
+            regret += values.max() - values[decision.arm]
+            width += widths[decision.arm]
+            free_regret += values.max() - values[free]
+            free_width += widths[free]
+            assert balance <= credit + 1e-12
+            assert regret <= factor * width + credit + 1e-9
+            broken += free_regret > factor * free_width + credit
     assert broken > 0
+
+
+def test_an_arm_drawn_uniformly_is_not_charged():
+    charges = {}
+    for number in range(200):
+        found = play(EpsilonGreedy(0.5, Bank(Greedy(), 1.0, 9.0)), TIED, number=number)
+        charges.setdefault(found.arm, set()).add(found.charge)
+    best = play(Greedy(), TIED).arm
+    paid = play(Bank(Greedy(), 1.0, 9.0), TIED).charge
+    assert paid > 0.0
+    assert charges == {arm: {0.0, paid} if arm == best else {0.0} for arm in range(5)}
 
 
 @kernel
@@ -185,33 +243,49 @@ def test_a_confidence_brings_its_own_bounds():
     at = offered([1, 3, 2], [0.0, 0.5, 0.9], [1.0, 1.3, 1.2], [9, 8, 7])
     assert play(Ucb(), at, bounds=given_bounds).arm == 1
     assert play(Greedy(), at, bounds=given_bounds).arm == 0
-    # U = 1.3: U − low = 1.3, 0.8, 0.4 and high − low = 1, 0.8, 0.3
-    assert play(Certified(Greedy(), 1.0), at, bounds=given_bounds).arm == 1
-    assert play(Certified(Greedy(), 1.29), at, bounds=given_bounds).arm == 1
-    assert play(Certified(Greedy(), 1.31), at, bounds=given_bounds).arm == 0
+    # U = 1.3: g = U − low = 1.3, 0.8, 0.4 and w = high − low = 1, 0.8, 0.3
+    assert play(Bank(Greedy(), 1.0), at, bounds=given_bounds).arm == 1
+    assert play(Bank(Greedy(), 1.29), at, bounds=given_bounds).arm == 1
+    assert play(Bank(Greedy(), 1.31), at, bounds=given_bounds).arm == 0
+    assert play(Bank(Greedy(), 1.0, 0.29), at, bounds=given_bounds).arm == 1
+    assert play(Bank(Greedy(), 1.0, 0.31), at, bounds=given_bounds).arm == 0
+    assert play(Bank(Greedy(), 1.0), at, bounds=given_bounds, balance=-0.31).arm == 0
     assert np.isnan(play(Ucb(), at, bounds=given_bounds).work[HIGH]).all()
     assert params(Ucb(), bounds=given_bounds).bounds != params(Ucb()).bounds
 
 
 def test_if_the_sets_contradict_each_other_the_upper_bounds_decide():
-    """Empty intervals: no arm is admissible."""
-    at = offered([1, 2, 5, 4], [3, 3, 3, 3], [2, 1, 0, 1], [9, 8, 7, 6])
+    """Empty intervals: no arm is paid for, and the bank does not fill."""
+    at = offered([1, 2, 5, 4], [3, 3, 3, 3], [0, 2, 2, 1], [9, 8, 7, 6])
     for index in (Greedy(), Ucb(), Thompson(draws=10)):
-        decision = play(Certified(index, 2.0), at, bounds=given_bounds)
-        assert decision[:3] == (2, 1.0, 0.0)
+        assert play(Bank(index, 2.0), at, bounds=given_bounds)[:4] == (2, 1.0, 0.0, 0.0)
 
 
-def test_an_interval_of_no_width_is_admissible_if_it_is_the_best():
-    at = offered([1, 1, 1], [0.5, 1.0, 0.2], [0.5, 1.0, 0.9], [9, 8, 7])
-    assert play(Certified(Greedy()), at, bounds=given_bounds).arm == 1
+def test_one_of_equal_arms_is_drawn_if_each_of_them_can_be_paid():
+    at = offered([1, 2, 3], [0, 0, 0], [1, 2, 3], [9, 9, 0])  # they cost 2, 1 and 0
+    for credit, expected in ((0.5, {2}), (1.5, {2}), (2.5, {0, 1})):
+        rule = Bank(Greedy(), 1.0, credit)
+        found = [play(rule, at, bounds=given_bounds, number=n) for n in range(20)]
+        assert {each.arm for each in found} == expected
+        assert {each.propensity for each in found} == {1.0 / len(expected)}
+
+
+def test_of_equal_ends_that_are_cut_the_larger_bound_is_played():
+    at = offered([1, 3, 2, 9], [0, 0, 0, 0], [1, 1, 1, 0.5], [0, 0, 0, 1])
+    assert play(Bank(Greedy(), 1.0), at, bounds=given_bounds).arm == 1
+
+
+def test_an_end_that_is_less_by_rounding_costs_nothing():
+    at = offered([1, 2], [0, 0], [1, 1 + 1e-14], [1, 0])
+    assert play(Bank(Greedy(), 1.0), at, bounds=given_bounds).arm == 0
 
 
 # -- uniform exploration, and the place in the stream -------------------------------------------
 
 
 RULES = [
-    *INDICES, Thompson(), Certified(Thompson(), 8.0), EpsilonGreedy(0.4),
-    EpsilonGreedy(0.4, Certified(Thompson(0.5, 10))),
+    *INDICES, Thompson(), Bank(Thompson(), 8.0), EpsilonGreedy(0.4),
+    EpsilonGreedy(0.4, Bank(Thompson(0.5, 10))),
 ]  # fmt: skip
 
 
@@ -235,19 +309,21 @@ def test_a_decision_depends_on_its_place_alone(rule):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
-@pytest.mark.parametrize("slack", [1.5, np.inf])
-def test_the_estimate_counts_the_draws_that_play_the_arm(epsilon, slack):
+@pytest.mark.parametrize("factor", [1.0, 8.0])
+def test_the_estimate_counts_the_draws_that_play_the_arm(epsilon, factor):
     """The first draw is one of them, won or not: an arm drawn uniformly need not have won it."""
     at, m, thompson = place(7, 3, 5), 6, Thompson(1.5, 6)
-    rule = EpsilonGreedy(epsilon, Certified(thompson, slack))
-    allowed = admissible(*interval(at, 0.4), slack) if slack < np.inf else np.full(5, True)
-    assert allowed.all() == (slack == np.inf)
+    rule, (low, high) = EpsilonGreedy(epsilon, Bank(thompson, factor)), interval(at, 0.4)
+    paid = costs(low, high, factor) <= 0.0
+    assert paid.sum() == {1.0: 1, 8.0: 5}[factor]
     lost = 0
     for number in range(60):
         where = {"number": number, "client": 2, "seed": 8}
         decision = play(rule, at, alpha=0.4, **where)
         scores = [plain_scores(thompson, at, 0.4, 7, **where, draw=k) for k in range(m + 1)]
-        winners = [plain_pick(np.where(allowed, each, -np.inf)) for each in scores]
+        winners = [
+            int(each.argmax()) if paid[each.argmax()] else int(high.argmax()) for each in scores
+        ]
         share = winners.count(decision.arm) / (m + 1)
         assert_allclose(decision.propensity, epsilon / 5 + (1 - epsilon) * share, rtol=1e-14)
         error = (1 - epsilon) * np.sqrt(share * (1 - share) / (m + 1))

@@ -32,7 +32,7 @@ print(exp(math.inf), exp(-math.inf), exp(math.nan))
 for at in (place(1, 3, 6), learned(2, 5, 4)):
     for rule in (
         Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=20), Thompson(draws=0),
-        Certified(Thompson(draws=5), 1.1), Certified(Ucb()), EpsilonGreedy(0.5, Certified(Bayes())),
+        Bank(Thompson(draws=5), 1.0), Bank(Ucb()), EpsilonGreedy(0.5, Bank(Bayes(), 1.0)),
     ):
         print(rule, [play(rule, at, number=n)[:3] for n in range(3)])
 """

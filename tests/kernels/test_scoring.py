@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fedglb.kernels.scoring import TIE, into_columns, pick, upper_bounds
+from fedglb.kernels.scoring import TIE, into_columns, pick, tie_level, upper_bounds
 
 ARMS = np.array([[1.0, 0.0], [0.0, -1.0], [0.6, 0.8]])
+
+
+def first(scores) -> int:
+    return pick(scores, tie_level(scores), 0)
 
 
 def plain_scores(arms, centre, A_inv, alpha):
@@ -37,7 +41,7 @@ def test_scores_and_choice(d, alpha):
         upper_bounds(columns, centre, A_inv, alpha, scores, np.empty_like(scores))
         # sums of d² terms of at most max(A⁻¹) ≤ 10, under a root
         assert_allclose(scores, expected, rtol=1e-13, atol=1e-13 * (1.0 + alpha))
-        arm = pick(scores)
+        arm = first(scores)
         if K == 1 or d > 1:  # with d = 1 and unit arms ties are the rule
             assert arm == int(np.argmax(expected))
         played.add(arm)
@@ -54,7 +58,7 @@ def test_a_fresh_matrix_and_unit_arms_play_the_first():
         scores = np.empty(25)
         upper_bounds(columns, np.zeros(10), np.eye(10) / 0.7, 2.0, scores, np.empty_like(scores))
         noisy += int(np.argmax(scores)) != 0
-        assert pick(scores) == 0
+        assert first(scores) == 0
     assert noisy > 100  # without the rule another arm would have been played
 
 
@@ -77,7 +81,12 @@ def test_ties():
         # not transitive: only the distance to the best counts
         ([1.0 - 1.6 * TIE, 1.0 - 0.8 * TIE, 1.0], 1),
     ]:
-        assert pick(np.array(scores)) == expected, scores
+        assert first(np.array(scores)) == expected, scores
+
+
+def test_equal_scores_are_counted_from_the_first():
+    scores = np.array([1.0, 0.0, 1.0 - 0.9 * TIE, 1.0 - 1.1 * TIE, 1.0])
+    assert [pick(scores, tie_level(scores), which) for which in range(4)] == [0, 2, 4, -1]
 
 
 def test_a_width_rounded_below_zero_counts_as_zero():

@@ -22,9 +22,12 @@ ARMS = [[1.0, 0.0], [0.0, 1.0]]
 
 def test_choose_and_observe_are_the_agents_own(app, agent, tmp_path):
     with fg.Agent.open(tmp_path / "other.db", fg.Problem(dim=2)) as other:
+        arms = [[1.0, 0.0], [0.0, 0.7]]  # without ties, which each agent breaks its own way
+        for each in (agent, other):
+            each.absorb(arms[:1], [1.0])
         for reward in (1, 0.0, 1.0):
-            found = post(app, "/v1/choose", {"arms": ARMS, "ids": ["red", 7]})
-            wanted = other.choose(ARMS, ids=["red", 7])
+            found = post(app, "/v1/choose", {"arms": arms, "ids": ["red", 7]})
+            wanted = other.choose(arms, ids=["red", 7])
             assert found.status == 200
             assert found.headers["content-type"] == "application/json"
             decision = found.json()
@@ -33,7 +36,7 @@ def test_choose_and_observe_are_the_agents_own(app, agent, tmp_path):
             answer = post(app, "/v1/observe", {"id": decision["id"], "reward": reward})
             assert (answer.status, answer.json()) == (200, {"id": decision["id"]})
             other.observe(wanted.id, reward)
-    assert agent.status.samples == 3
+    assert agent.status.samples == 4
 
 
 def test_on_a_full_disk_a_choice_is_answered_and_its_reward_refused_with_the_reason(tmp_path):

@@ -239,7 +239,7 @@ def test_the_agents_errors_are_the_clients(running, tmp_path):
     with pytest.raises(UnknownDecision):
         client.observe("x-1", 1.0)
     decision = client.choose(ARMS, ids=["red", "blue"])
-    assert (decision.arm_id, decision.propensity) == (["red", "blue"][decision.arm], 1.0)
+    assert (decision.arm_id, decision.propensity) == (["red", "blue"][decision.arm], 0.5)
     client.observe(decision.id, 1.0)
     with pytest.raises(AlreadyObserved) as error:
         client.observe(decision.id, 1.0)  # the application's own mistake, not a repetition

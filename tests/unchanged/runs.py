@@ -69,7 +69,7 @@ CHOICES: dict[str, Any] = {
     "thompson": fg.Thompson(draws=3),
     "epsilon-greedy": fg.EpsilonGreedy(0.2),
     "epsilon-greedy ucb": fg.EpsilonGreedy(0.2, fg.Ucb()),
-    "certified bayes": fg.Certified(fg.Bayes(), 4.0),
+    "bank of bayes": fg.Bank(fg.Bayes(), 1.0, 0.1),
 }
 #: Options of the newer presets, on logistic rewards.
 NEWER_OPTIONS: dict[str, Callable[[], fg.Algorithm]] = {
@@ -78,8 +78,8 @@ NEWER_OPTIONS: dict[str, Callable[[], fg.Algorithm]] = {
     "auto lbfgs": lambda: fg.fedglb_auto(0.5, solver=fg.LBFGS()),
     "auto fixed ridge, steps": lambda: fg.fedglb_auto(0.5, clock="steps", ridge=2.0),
     "one-pass radius": lambda: fg.fedglb_private(4, confidence=fg.OnePassRadius()),
-    "private certified": lambda: fg.fedglb_private(
-        4, confidence=fg.OnePassRadius(), choice=fg.Certified(fg.Bayes())
+    "private bank": lambda: fg.fedglb_private(
+        4, confidence=fg.OnePassRadius(), choice=fg.Bank(fg.Bayes(), 1.0)
     ),
     "noise": lambda: fg.fedglb_private(
         4, first=5, privacy=fg.GaussianMechanism(epsilon=8.0, delta=1e-3, neighbours="replace")

@@ -164,5 +164,5 @@ def async_linucb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )

@@ -76,7 +76,7 @@ def n_ucb_glm(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )
 
 
@@ -112,5 +112,5 @@ def n_ons_glm(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )

@@ -16,8 +16,8 @@ from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.own import call, check_options, find, is_own, takes
 from fedglb.errors import InvalidInput, number, one_of, under
 from fedglb.parts.choice import (
+    Bank,
     Bayes,
-    Certified,
     Choice,
     EpsilonGreedy,
     Greedy,
@@ -37,13 +37,13 @@ SOLVERS: dict[str, type[GlobalUpdate]] = {
 }  # fmt: skip
 CHOICES: dict[str, type[Choice]] = {
     "ucb": Ucb, "greedy": Greedy, "sigma": Sigma, "bayes": Bayes, "thompson": Thompson,
-    "epsilon-greedy": EpsilonGreedy, "certified": Certified,
+    "epsilon-greedy": EpsilonGreedy, "bank": Bank,
 }  # fmt: skip
 RADII = ("lemma", "iterate", "one-pass", "fixed")
 #: How options that must be given are written.
 _EXAMPLES = {
     "epsilon-greedy": 'epsilon-greedy:0.1, or {name = "epsilon-greedy", epsilon = 0.1}',
-    "certified": '{name = "certified", index = "bayes", slack = 8.0}',
+    "bank": '{name = "bank", index = "bayes", factor = 8.0}',
     "privacy": "{epsilon = 1.0, delta = 1e-6}",
 }
 #: The column of a sweep's tables with the first λ, where a rule chooses it.
@@ -165,7 +165,7 @@ def choice(spec: object) -> Choice:
     >>> choice("bayes"), choice("sigma:3")
     (Bayes(), Sigma(width=3.0))
     >>> choice({"name": "epsilon-greedy", "epsilon": 0.1, "rule": "ucb"})
-    EpsilonGreedy(epsilon=0.1, rule=Ucb())
+    EpsilonGreedy(epsilon=0.1, rule=Ucb(ties='random'))
     """
     if isinstance(spec, str) and ":" in spec:
         name, _, value = spec.partition(":")

@@ -47,5 +47,5 @@ def dislinucb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )

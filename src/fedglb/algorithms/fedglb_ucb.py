@@ -56,7 +56,7 @@ def fedglb_ucb(
         delta=delta,
         exploration=exploration,
         privacy=privacy,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )
 
 
@@ -95,7 +95,7 @@ def fedglb_ucb_1(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )
 
 
@@ -136,7 +136,7 @@ def fedglb_ucb_2(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )
 
 
@@ -184,5 +184,5 @@ def fedglb_ucb_3(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )

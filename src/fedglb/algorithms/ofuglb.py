@@ -277,5 +277,5 @@ def n_ofuglb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+        choice=Ucb("first") if choice is None else choice,
     )

@@ -34,9 +34,9 @@ def fedglb_iterate(
 ) -> Algorithm:
     """FedGLB-UCB around the Newton iterate, with a trigger that counts a client's own samples.
 
-    It is ``fedglb_ucb(threshold, confidence=Iterate(), clock="own samples")``, which repairs the
-    main losses of FedGLB-UCB if a few dozen samples suffice: a radius that is too large right after
-    an update, a shrunk centre, and at most one update per step.
+    It is ``fedglb_ucb(threshold, confidence=Iterate(), clock="own samples", choice=Ucb())``, which
+    repairs the main losses of FedGLB-UCB if a few dozen samples suffice: a radius that is too large
+    right after an update, a shrunk centre, and at most one update per step.
 
     References
     ----------
@@ -50,7 +50,7 @@ def fedglb_iterate(
     (Iterate(), Event(threshold=1.0, clock='own samples', max_gain=inf))
     """
     repaired = fedglb_ucb(
-        threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice
+        threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice or Ucb()
     )
     return replace(repaired, name="FedGLB-Iterate")
 
@@ -201,8 +201,8 @@ def fedglb_auto(
         "The radius. None (default): one standard deviation of the Laplace posterior, the "
         "noise of privacy included; it is not proven. ``fg.OnePassRadius()`` is the proven "
         "set: without noise `Ucb` by it has no more regret than the default, with much noise "
-        "several times as much; with ``choice=fg.Certified(fg.Bayes())`` it only limits what "
-        "the default may choose. ``fg.Fixed(alpha)`` is a constant."
+        "several times as much; with ``choice=fg.Bank(fg.Bayes())`` it only bounds the regret of "
+        "what the default chooses. ``fg.Fixed(alpha)`` is a constant."
     ),
     choice="The choice of an arm. None (default): `Bayes`; with a `confidence`, `Ucb`.",
     delta=("δ, the failure probability of all confidence sets, in (0, 1): not the δ of `privacy`."),

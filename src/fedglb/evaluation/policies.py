@@ -131,8 +131,8 @@ class ClientPolicy(Policy):
     client
         The client. It is copied: later samples have no effect.
     draws
-        Where the rule itself is random (`Thompson`), the probability of an arm is the share of so
-        many draws that play it.
+        Where the choice itself is random (`Thompson`, equal scores), the probability of an arm is
+        the share of so many draws that play it.
 
     Raises
     ------
@@ -168,13 +168,16 @@ class ClientPolicy(Policy):
     def probabilities(self, arms: FloatArray) -> FloatArray:
         """Return how often the client would play each arm."""
         client, K = self.client, arms.shape[1]
-        draws = self.draws if client.algorithm.choice.randomised else 1
+        randomised, draws = client.algorithm.choice.randomised, self.draws
         found = np.zeros((len(arms), K))
         t = client.clock + 1
         for row, offer in enumerate(arms):
             columns = np.ascontiguousarray(offer.T)
             for draw in range(draws):
                 chosen = client.decide(columns, t, number=1 + row * draws + draw)
+                if chosen.propensity == 1.0 and not randomised:
+                    found[row, chosen.arm] = 1.0
+                    break
                 found[row, chosen.arm] += 1.0 / draws
         return np.asarray(self._epsilon / K + (1.0 - self._epsilon) * found)
 

@@ -110,6 +110,9 @@ class Agreement:
         integer(("problem", "dim"), self.problem.dim, at_most=LARGEST_DIM)
         if self.algorithm.centralised:
             raise InvalidInput("algorithm", self.algorithm.name, "no centralised one")
+        if self.algorithm.choice.bank is not None:
+            allowed = "a rule without a bank, which agents do not keep, e.g. fg.Ucb()"
+            raise InvalidInput(("algorithm", "choice"), self.algorithm.choice, allowed)
         solver = self.algorithm.global_update
         if solver is not None and not solver.refits and not solver.one_pass:
             allowed = (

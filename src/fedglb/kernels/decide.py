@@ -1,8 +1,9 @@
 """One decision: from a client's state and the arms on offer to the arm that is played.
 
 Both engines and the agents call `decide`. It bounds the arms by the confidence set, scores them by
-the choice rule (`fedglb.parts.choice`), leaves out arms that the set excludes, takes the largest
-score, explores at random, and computes the probability of the arm that is played.
+the choice rule (`fedglb.parts.choice`), takes the largest score (one of equal ones at random), or
+the largest bound if the bank cannot pay for that arm, explores at random, and computes the
+probability of the arm that is played.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from fedglb.kernels.effects import shift_arms
 from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER, WIDTHS
 from fedglb.kernels.philox import uniforms
 from fedglb.kernels.pointers import borrow, call_bounds, call_index
-from fedglb.kernels.scoring import TIE, arm_bounds, pick
+from fedglb.kernels.scoring import TIE, arm_bounds, pick, tie_level
 from fedglb.typing import FloatArray
 
+#: Places in the outcome of a decision: the probability of the arm, its standard error, and what the
+#: arm takes from the bank.
+PROBABILITY, ERROR, CHARGE = range(3)
 #: Draws of one decision: the one that is played; 1, 2, … are those that estimate its probability.
 PLAYED = 0
 #: The draw of uniform exploration: the last one, so that it is never one of those.
 EXPLORATION = 2**32 - 1
+#: The block of a draw that breaks its ties: the last one, so that no rule's numbers are in it.
+TIES = 2**32 - 1
 
 
 class ChoiceParams(NamedTuple):
@@ -37,9 +43,10 @@ class ChoiceParams(NamedTuple):
     radius_constants: FloatArray  # of `bounds`
     with_bounds: bool
     with_interval: bool  # whether certified intervals are needed
-    #: C: arms with U − low > C·(high − low) are left out, U being the largest `high`. Infinity:
-    #: none is.
-    slack: float
+    #: The bank's C, and its G: infinity if there is no bank.
+    factor: float
+    credit: float
+    first_of_ties: bool  # of equal scores the first is played, and not one at random
     epsilon: float  # the probability of an arm drawn uniformly
     #: −1 where `index` is not random; else how many further draws estimate the probability of the
     #: arm that is played (0: it is not estimated).
@@ -82,29 +89,59 @@ def ellipsoid_bounds(
     return 0
 
 
-@kernel
-def leave_out(work: FloatArray, slack: float) -> bool:
-    """Set the scores of arms that are not admissible to −∞; return whether any arm is.
-
-    The arm of the largest `high` is admissible for every slack ≥ 1 (the tolerance is for
-    rounding), unless the intervals are empty (low > high), which means that the sets contradict
-    each other.
-    """
-    low, high, scores = work[LOW], work[HIGH], work[SCORES]
+@inlined_kernel
+def charge_for(arm: int, work: FloatArray, factor: float) -> float:
+    """Return g − C·w of an arm: g = max high − low, w = high − low."""
+    low, high = work[LOW], work[HIGH]
     largest = high[0]
     for k in range(1, high.shape[0]):
         largest = max(largest, high[k])
-    any_left = False
-    for k in range(high.shape[0]):
-        if largest - low[k] <= slack * (high[k] - low[k]) * (1.0 + TIE) + TIE:
-            any_left = True
-        else:
-            scores[k] = -np.inf
-    return any_left
+    return float(largest - low[arm] - factor * (high[arm] - low[arm]))
 
 
 @inlined_kernel
-def best_arm(
+def can_pay(
+    balance: float, params: ChoiceParams, work: FloatArray, row: int, won: int, level: float
+) -> bool:
+    """Return whether the bank can pay for `won`, and for all arms that reach `level` with it.
+
+    `TIE` is for rounding.
+    """
+    for k in range(work.shape[1]):
+        reaches = k == won or work[row, k] >= level
+        if reaches and balance + charge_for(k, work, params.factor) > params.credit + TIE:
+            return False
+    return True
+
+
+@inlined_kernel
+def keep_optimists(work: FloatArray) -> None:
+    """Set the upper bounds of all arms to −∞ but of those of the largest `high`, where g = w."""
+    level = tie_level(work[HIGH])
+    for k in range(work.shape[1]):
+        if work[HIGH, k] < level:
+            work[UPPER, k] = -np.inf
+
+
+@inlined_kernel
+def winner(
+    scores: FloatArray, params: ChoiceParams, number: int, client: int, draw: int
+) -> tuple[int, int, float]:
+    """Return an arm of the largest score, how many may be drawn, and the score that they reach.
+
+    −1: a score is not finite.
+    """
+    level, tied = tie_level(scores), 0
+    for k in range(scores.shape[0]):
+        tied += 1 if scores[k] >= level else 0
+    if params.first_of_ties or tied < 2:
+        return pick(scores, level, 0), 1, np.inf
+    share, _ = uniforms(params.key, number, client, draw, TIES)
+    return pick(scores, level, int(share * tied)), tied, level
+
+
+@inlined_kernel
+def score_arms(
     arms: FloatArray,
     vectors: FloatArray,
     matrices: FloatArray,
@@ -116,25 +153,14 @@ def best_arm(
     work: FloatArray,
     factor: FloatArray,
 ) -> int:
-    """Return the arm of the largest score in a draw, among those that are admissible.
-
-    −1: a score is not finite.
-    """
-    if params.index == 0 and params.slack == np.inf:
-        return pick(work[UPPER])
+    """Return the row of `work` with the scores of a draw; −1: they are not valid."""
     if params.index == 0:
-        for k in range(arms.shape[1]):
-            work[SCORES, k] = work[UPPER, k]
-    else:
-        status = call_index(
-            params.index, arms, vectors, matrices, work, factor, borrow(params.index_constants),
-            t, params.key, number, client, draw,
-        )  # fmt: skip
-        if status != 0:
-            return -1
-    if params.slack < np.inf and not leave_out(work, params.slack):
-        return pick(work[UPPER])
-    return pick(work[SCORES])
+        return UPPER
+    status = call_index(
+        params.index, arms, vectors, matrices, work, factor, borrow(params.index_constants),
+        t, params.key, number, client, draw,
+    )  # fmt: skip
+    return SCORES if status == 0 else -1
 
 
 @inlined_kernel
@@ -150,9 +176,10 @@ def decide(
     t: int,
     number: int,
     client: int,
+    balance: float,
     work: FloatArray,
     factor: FloatArray,
-    propensity: FloatArray,
+    outcome: FloatArray,
 ) -> int:
     """Return the arm to play, and write the probability with which it is played.
 
@@ -160,11 +187,12 @@ def decide(
 
     `arms` is (d, K), and `names` (K,) their names, empty where arms have no effects. `alpha` is the
     radius with `exploration` in it, t counts from 1, `number` and `client` are the place in the
-    stream of random numbers. `work` (`layout.work_rows`, K) and `factor` (d, d) are scratch: at the
-    end `work` has the bounds, if the rule needs them, and the scores of the last draw, but for the
-    returned arm that of the draw that was played. `propensity` (2,) gets the probability of the
-    returned arm, given the state and the arms, and its standard error (0 where it is exact); NaN
-    where it is not estimated.
+    stream of random numbers, `balance` is the sum of the charges of the arms played so far. `work`
+    (`layout.work_rows`, K) and `factor` (d, d) are scratch: at the end `work` has the bounds, if
+    the rule needs them, and the scores of the last draw, but for the returned arm that of the draw
+    that was played. `outcome` (3,) gets the probability of the returned arm, given the state and
+    the arms, and its standard error (0 where it is exact; both NaN where it is not estimated), and
+    its charge to the bank: none if it was drawn uniformly.
     """
     if names.size > 0:
         shift_arms(arms, names, counters, work)
@@ -176,20 +204,33 @@ def decide(
             params.bounds, arms, vectors, matrices, counters, radius_terms,
             borrow(params.radius_constants), alpha, int(params.with_interval), work,
         )  # fmt: skip
-    best, arm, wins, score = 0, 0, 0, 0.0
+    arm, wins, score, probability, error = 0, 0, 0.0, 0.0, 0.0
     for draw in range(PLAYED, max(params.draws, 0) + 1):
-        won = best_arm(arms, vectors, matrices, params, t, number, client, draw, work, factor)
+        row = score_arms(arms, vectors, matrices, params, t, number, client, draw, work, factor)
+        if row < 0:
+            return -1
+        won, tied, level = winner(work[row], params, number, client, draw)
         if won < 0:
             return won
+        stopped = params.credit < np.inf and not can_pay(balance, params, work, row, won, level)
+        if stopped:
+            keep_optimists(work)
+            row = UPPER
+            won, tied, level = winner(work[row], params, number, client, draw)
         if draw == PLAYED:
-            best, arm = won, won
+            arm, outcome[CHARGE] = won, 0.0
+            if params.credit < np.inf:
+                outcome[CHARGE] = charge_for(arm, work, params.factor)
+            if stopped:
+                outcome[CHARGE] = min(outcome[CHARGE], 0.0)  # but for rounding
             if params.epsilon > 0.0:
                 whether, which = uniforms(params.key, number, client, EXPLORATION, 0)
                 if whether < params.epsilon:
-                    arm = int(which * arms.shape[1])
+                    arm, outcome[CHARGE] = int(which * arms.shape[1]), 0.0
             score = work[SCORES, arm]
+            if arm == won or work[row, arm] >= level:
+                probability = 1.0 / tied
         wins += 1 if won == arm else 0
-    probability, error = 1.0 if arm == best else 0.0, 0.0
     if params.draws == 0:
         probability, error = np.nan, np.nan
     elif params.draws > 0:
@@ -198,6 +239,6 @@ def decide(
         work[SCORES, arm] = score
         probability = wins / (params.draws + 1)
         error = math.sqrt(probability * (1.0 - probability) / (params.draws + 1))
-    propensity[0] = params.epsilon / arms.shape[1] + (1.0 - params.epsilon) * probability
-    propensity[1] = (1.0 - params.epsilon) * error
+    outcome[PROBABILITY] = params.epsilon / arms.shape[1] + (1.0 - params.epsilon) * probability
+    outcome[ERROR] = (1.0 - params.epsilon) * error
     return arm

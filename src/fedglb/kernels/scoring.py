@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedglb.kernels.compile import kernel
+from fedglb.kernels.compile import inlined_kernel, kernel
 from fedglb.kernels.layout import EXTRA, OFFSET, SHIFTED, WIDTHS
 from fedglb.typing import FloatArray
 
@@ -129,9 +129,9 @@ def predictions(arms: FloatArray, theta: FloatArray, scores: FloatArray) -> None
             scores[k] += arms[i, k] * weight
 
 
-@kernel
-def pick(scores: FloatArray) -> int:
-    """Return the lowest index whose score is within `TIE` of the largest; −1 if that is not finite.
+@inlined_kernel
+def tie_level(scores: FloatArray) -> float:
+    """Return the least score that counts as equal to the largest; NaN if that is not finite.
 
     Before the first sample all unit arms have the same score up to rounding: without this rule
     two correct programs would play different arms.
@@ -139,10 +139,20 @@ def pick(scores: FloatArray) -> int:
     best = scores[0]
     for k in range(1, scores.shape[0]):
         best = max(best, scores[k])
-    level = best - TIE * max(1.0, abs(best))
+    return float(best - TIE * max(1.0, abs(best)))
+
+
+@kernel
+def pick(scores: FloatArray, level: float, which: int) -> int:
+    """Return the index of the score number `which`, from 0, among those of at least `level`.
+
+    −1: there are not so many.
+    """
     for k in range(scores.shape[0]):
         if scores[k] >= level:
-            return k
+            if which == 0:
+                return k
+            which -= 1
     return -1
 
 

@@ -140,8 +140,10 @@ class ArmSums:
         variances = 1.0 / D + np.einsum("ij,ij->i", per, np.linalg.solve(reduced, per.T).T)
         determined = float(np.sum(1.0 - setting.effect_ridge * variances))
         total = float(self.h.sum())
-        length = min(1.0, float(np.trace(hessian)) / total) if total > 0.0 else 1.0
-        prior = SHARE * length * phi / setting.ridge
+        # of xᵀθ: φ/λ times r² or, with blocks, the sum of this over blocks
+        scaled = float(np.sum(hessian.diagonal() / setting.penalty))
+        bound = float(np.max(1.0 / setting.penalty))  # for ‖x‖ = 1
+        prior = SHARE * phi * (min(bound, scaled / total) if total > 0.0 else bound)
         return phi * (determined + WEIGHT) / (float(u @ u) + WEIGHT * prior)
 
     def shared(self, setting: Setting, u: FloatArray) -> FloatArray:

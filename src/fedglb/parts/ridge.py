@@ -75,3 +75,35 @@ class Evidence:
         determined = float(np.sum(h / (h + ridge)))
         square = float(theta @ theta) + problem.dispersion / self.start
         return problem.dispersion * (determined + 1.0) / square
+
+    def next_blocks(
+        self,
+        hessian: FloatArray,
+        theta: FloatArray,
+        ridges: tuple[float, ...],
+        problem: Problem,
+    ) -> tuple[float, ...]:
+        """Return the next λ of each of the problem's blocks.
+
+        Parameters
+        ----------
+        hessian, theta, problem
+            As for `next`.
+        ridges
+            The λ of each block in force.
+
+        Returns
+        -------
+        tuple of float
+            In the order of the blocks.
+        """
+        assert problem.blocks is not None
+        covariance = np.linalg.inv(hessian + np.diag(np.repeat(ridges, problem.blocks)))
+        found, first = [], 0
+        for size, ridge in zip(problem.blocks, ridges, strict=True):
+            block = slice(first, first + size)
+            determined = size - ridge * float(np.trace(covariance[block, block]))
+            square = float(theta[block] @ theta[block]) + problem.dispersion / self.start
+            found.append(problem.dispersion * (max(determined, 0.0) + 1.0) / square)
+            first += size
+        return tuple(found)

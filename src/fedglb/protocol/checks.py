@@ -307,6 +307,11 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
         raise InvalidInput("ridge", model.ridge, "a number if a rule chooses it, else None")
     if model.ridge is not None:
         number("ridge", model.ridge, above=0.0)
+    several = algorithm.ridge_rule is not None and setting.blocks > 0
+    _exactly("ridges", model.ridges, (setting.blocks,), wanted=several)
+    if model.ridges is not None:
+        for k, each in enumerate(model.ridges.tolist()):
+            number(f"ridges[{k}]", each, above=0.0)
 
 
 def _exactly(

@@ -367,6 +367,7 @@ class Client(Learner):
             "vector_sums": self.sums.vector.copy(),
             **{name: np.array(getattr(self, name)) for name in _NUMBERS},
             **prefixed(to_arrays(self.state), "state"),
+            **({"bank": np.array(self.bank)} if self.bank else {}),
             **({} if self.batches is None else prefixed(self.batches.to_arrays(), "batches")),
         }
 
@@ -399,6 +400,7 @@ class Client(Learner):
         numbers = {name: int(arrays[name]) for name in _NUMBERS}
         client = cls(id, algorithm, setting, seed, noise)
         client._hold(Samples.over(X, y, len(y)), state, numbers)
+        client.bank = float(arrays.get("bank", 0.0))
         if client.batches is not None:
             client.batches.restore(nested(arrays, "batches"))
         return client

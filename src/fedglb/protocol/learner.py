@@ -92,6 +92,7 @@ class Chosen:
     width: float  # score − xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid
     propensity: float  # the probability of this arm; nan if the rule does not estimate it
     propensity_error: float  # its standard error: 0 if exact, nan as above
+    charge: float  # what it takes from the bank
     row: FloatArray  # the arm's features and, where arms have effects, its name: for a sample
 
 
@@ -130,6 +131,7 @@ class Learner:
         self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
         self.adopted = 0  # the update of the shared model; 0: no model yet
         self.last_t = 0  # the newest step of an own sample
+        self.bank = 0.0  # the sum of the charges of arms played, for `Bank`
         self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
         #: what was offered, counted by slots, where arms have effects (`kernels.effects`)
         self.offers = np.zeros(2 * PAIRS, dtype=np.int64) if setting.effect_ridge else None
@@ -149,7 +151,8 @@ class Learner:
     ) -> int:
         """Return the arm to play, by the algorithm's choice rule.
 
-        Changes nothing but, without `ids`, the counts by which equal arms are known to recur.
+        Changes nothing but, without `ids`, the counts by which equal arms are known to recur;
+        `Bank` counts the arm as played.
 
         Parameters
         ----------
@@ -166,7 +169,7 @@ class Learner:
         Returns
         -------
         int
-            The index of the arm, the first of equal ones (up to rounding).
+            The index of the arm; which of equal ones (up to rounding) is drawn depends on t.
 
         Raises
         ------
@@ -178,7 +181,9 @@ class Learner:
         Li and Wang (2022), Eq. (5): arm selection, for `Ucb`.
         """
         columns, step = self._columns(arms), self.clock + 1 if t is None else integer("t", t)
-        return self.decide(columns, step, names=self.names(columns, ids)).arm
+        chosen = self.decide(columns, step, names=self.names(columns, ids))
+        self.bank += chosen.charge
+        return chosen.arm
 
     def names(
         self, columns: FloatArray, ids: Sequence[int | str] | IntArray | None = None
@@ -225,6 +230,8 @@ class Learner:
     ) -> Chosen:
         """Choose among arms that the caller has checked; engines and agents call this.
 
+        Changes nothing: who plays the arm adds its charge to `bank`.
+
         Parameters
         ----------
         columns
@@ -251,7 +258,7 @@ class Learner:
         """
         names = self._known_names(columns) if names is None else names
         choosing, state, named = self.choosing, self.state, names.size > 0
-        work, propensity = self._with_effects(columns, names), np.empty(2)
+        work, outcome = self._with_effects(columns, names), np.empty(3)
         params, alpha = choosing.params, self.alpha
         place = (t, t if number is None else number, self.stream if stream is None else stream)
         ranked_by_bound = params.index == 0
@@ -260,7 +267,7 @@ class Learner:
             expected = choosing.scores_in_python(columns, state, work, t)
         arm = decide(
             columns, names, state.vectors, state.matrices, state.counters, choosing.terms, params,
-            alpha, *place, work, np.empty_like(state.matrix), propensity,
+            alpha, *place, self.bank, work, np.empty_like(state.matrix), outcome,
         )  # fmt: skip
         scores, rule = work[UPPER if ranked_by_bound else SCORES], self.algorithm.choice
         if arm < 0:
@@ -279,7 +286,8 @@ class Learner:
             shifted = work[SHIFTED:, arm] if named else columns[:, arm]
             spread = score - float(shifted @ state.centre) - (work[OFFSET, arm] if named else 0.0)
         row = np.append(columns[:, arm], work[NAME, arm : arm + 1] if named else ())
-        return Chosen(arm, score, float(spread), float(propensity[0]), float(propensity[1]), row)
+        probability, error, charge = outcome.tolist()
+        return Chosen(arm, score, float(spread), probability, error, charge, row)
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm. Changes nothing.

@@ -272,8 +272,7 @@ class Update:
         matrix = fitted.matrix
         if self.algorithm.local_update.metric == "hessian":
             assert solution.hessian is not None
-            regular = fitted.setting.ridge + solution.multiplier
-            matrix = solution.hessian + regular * np.eye(len(matrix))
+            matrix = solution.hessian + np.diag(fitted.setting.penalty + solution.multiplier)
         return SharedModel(
             t=self.t,
             matrix=matrix,
@@ -283,6 +282,7 @@ class Update:
             gradient_matrix=solution.gradient_matrix,
             ridge=solution.ridge,
             effects=_effects(fitted, solution),
+            ridges=np.array(fitted.setting.ridges) if fitted.setting.ridges else None,
         )
 
     def fitted(self) -> dict[ClientId, Contribution]:

@@ -104,6 +104,7 @@ class CompiledEngine(Engine):
             y=np.empty((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
             last=np.zeros(L, dtype=np.int64),
+            banks=np.zeros(L),
         )
         used = algorithm.local_update.counters_in_use(self._begin)
         self.learners.counters[:, :used] = self._begin.counters[:used]
@@ -161,7 +162,7 @@ class CompiledEngine(Engine):
         """Play the steps of a block."""
         (steps, _, d, K), first, names = block.arms.shape, block.first, self._names(block)
         rows = work_rows(names.size > 0, d)
-        scratch = Scratch(np.empty((rows, K)), np.empty((d, d)), np.empty(2))
+        scratch = Scratch(np.empty((rows, K)), np.empty((d, d)), np.empty(3))
         self._check_own_rule(block, names)
         step = client = stop = 0
         while step < steps:
@@ -386,7 +387,7 @@ class CompiledEngine(Engine):
         numbers = {
             "covered": self._covered[i], "frozen": self._frozen[i], "update": self._took_part[i],
             "adopted": self._adopted[i], "last_t": self.learners.last[i],
-            "batches.taken": self._frozen[i],
+            "batches.taken": self._frozen[i], "bank": self.learners.banks[i],
         }  # fmt: skip
         arrays = {name: np.array(value) for name, value in numbers.items()}
         arrays |= {"X": samples.X, "y": samples.y, **prefixed(to_arrays(self._state(i)), "state")}

@@ -31,9 +31,7 @@ class Engine(ABC):
         self.setting = algorithm.setting(env.problem, env.clients, horizon)
         self.coordinator = Coordinator(algorithm, self.setting, range(self.setting.clients))
         self.noise = SimulatedNoise(seed)
-        self.recorder = Recorder(
-            horizon, env.clients, env.parameter(seed), algorithm.choice.randomised
-        )
+        self.recorder = Recorder(horizon, env.clients, env.parameter(seed))
 
     @abstractmethod
     def client(self, i: int) -> Client:
@@ -75,7 +73,7 @@ class Engine(ABC):
             theta=self._theta(),
             parameters=self._parameters(),
             caveats=self.algorithm.caveats(self.env.problem),
-            drawn=self.recorder.log.propensities,
+            drawn=self.recorder.drawn,
             regrets=self.recorder.regrets,
             privacy=self._privacy(),
         )
@@ -100,6 +98,8 @@ class Engine(ABC):
 
     def _parameters(self) -> dict[str, Any]:
         algorithm, problem = self.algorithm, self.env.problem
+        # Runs are the same up to their first tie: if this seed draws nothing, none does.
+        drew = len(self.recorder.drawn) > 0
         return {
             "algorithm": algorithm.name,
             **{name: repr(getattr(algorithm, name)) for name in _PARTS},
@@ -117,6 +117,6 @@ class Engine(ABC):
             "arms": self.env.arms,
             "horizon": self.horizon,
             "seed": self.seed,
-            "randomised": self.env.randomised or algorithm.randomised,
+            "randomised": self.env.randomised or algorithm.randomised or drew,
             "engine": self.name,
         }

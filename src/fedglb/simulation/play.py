@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.decide import ChoiceParams, decide
+from fedglb.kernels.decide import CHARGE, ERROR, PROBABILITY, ChoiceParams, decide
 from fedglb.kernels.layout import LOG_GAIN, NAME, UPDATES
 from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
 from fedglb.typing import BoolArray, FloatArray, IntArray
@@ -62,6 +62,7 @@ class LearnerArrays(NamedTuple):
     y: FloatArray  # (L, ·)
     counts: IntArray  # number of samples in X and y, (L,)
     last: IntArray  # step of each learner's last reward, (L,)
+    banks: FloatArray  # the sum of its charges so far (`kernels.decide`), (L,)
 
 
 class Pending(NamedTuple):
@@ -84,7 +85,9 @@ class Log(NamedTuple):
     reward: FloatArray
     interactions: IntArray
     totals: FloatArray  # regret, reward and interactions up to now, (3,)
-    propensities: FloatArray  # of the arms played, with standard errors, (T, N, 2), or empty
+    last_drawn: IntArray  # the last step with a choice that was random, (1,)
+    #: Of the arms played, with standard errors, (T, N, 2): zeros where a choice was sure.
+    propensities: FloatArray
 
 
 class Scratch(NamedTuple):
@@ -92,7 +95,7 @@ class Scratch(NamedTuple):
 
     work: FloatArray  # (`work_rows`, K)
     factor: FloatArray  # (d, d)
-    propensity: FloatArray  # (2,)
+    outcome: FloatArray  # (3,)
 
 
 @kernel
@@ -125,9 +128,8 @@ def play(
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
     X, y, all_means = borrow(learners.X), borrow(learners.y), borrow(block.means)
     named, no_names, all_names = names.size > 0, np.empty(0), borrow(names)
-    log_propensities = log.propensities.size > 0
     work, factor = borrow(scratch.work), borrow(scratch.factor)
-    propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
+    outcome, terms = borrow(scratch.outcome), borrow(radius_terms)
     for s in range(step, stop):
         t = block.first + s
         for i in range(client, N):
@@ -147,7 +149,7 @@ def play(
                 own_names = all_names[s, i] if named else no_names
                 arm = decide(
                     arms, own_names, vectors, matrices, counters, terms, params.choice,
-                    radius * params.scale, t, t, i, work, factor, propensity,
+                    radius * params.scale, t, t, i, learners.banks[k], work, factor, outcome,
                 )  # fmt: skip
                 if arm < 0:
                     return s, i, BAD_SCORES
@@ -160,9 +162,11 @@ def play(
                 else:
                     reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
                 log.choices[t - 1, i] = arm
-                if log_propensities:
-                    log.propensities[t - 1, i, 0] = propensity[0]
-                    log.propensities[t - 1, i, 1] = propensity[1]
+                learners.banks[k] += outcome[CHARGE]
+                if outcome[PROBABILITY] != 1.0:
+                    log.last_drawn[0] = t
+                    log.propensities[t - 1, i, 0] = outcome[PROBABILITY]
+                    log.propensities[t - 1, i, 1] = outcome[ERROR]
                 log.totals[0] += best - mean
                 log.totals[1] += reward
                 log.totals[2] += 1.0

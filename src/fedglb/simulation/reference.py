@@ -77,6 +77,7 @@ class ReferenceEngine(Engine):
         columns = np.ascontiguousarray(arms.T)
         ids = None if block.ids is None else block.ids[step, i]
         chosen = client.decide(columns, t, stream=i, names=client.names(columns, ids))
+        client.bank += chosen.charge
         arm, reward = chosen.arm, reward_of(self.env.problem, block, step, i, chosen.arm)
         self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
         due = t if block.delays is None else t + int(block.delays[step, i])

@@ -73,8 +73,8 @@ class Run:
         The index of the arm that each client chose in each step, shape (T, N); −1 where a
         client did not act.
     drawn
-        `propensities` and `propensity_errors` side by side, shape (T, N, 2), where the choice is
-        random; else empty.
+        `propensities` and `propensity_errors` side by side, up to the last choice that was random,
+        shape (·, N, 2); zeros where a choice was sure.
     regrets
         The regret of each of these choices, shape (T, N): the highest mean offered minus the mean
         chosen; 0 where a client did not act.
@@ -139,18 +139,19 @@ class Run:
         """The probability of each choice, shape (T, N).
 
         nan where a client did not act, or the rule does not estimate it; 1 where the choice is not
-        random; for Thompson sampling an estimate.
+        random, 1/m where it is one of m equal ones; for Thompson sampling an estimate.
         """
-        if self.drawn.size > 0:
-            return self.drawn[:, :, 0]
-        return np.where(self.choices >= 0, 1.0, np.nan)
+        found = np.where(self.choices >= 0, 1.0, np.nan)
+        drawn = self.drawn[:, :, 0]
+        np.copyto(found[: len(drawn)], drawn, where=drawn != 0.0)
+        return found
 
     @property
     def propensity_errors(self) -> FloatArray:
         """The standard errors of `propensities`, shape (T, N); 0 where they are exact."""
-        if self.drawn.size > 0:
-            return self.drawn[:, :, 1]
-        return np.where(self.choices >= 0, 0.0, np.nan)
+        found = np.where(self.choices >= 0, 0.0, np.nan)
+        found[: len(self.drawn)] += self.drawn[:, :, 1]
+        return found
 
     def summary(self) -> dict[str, Any]:
         """Return parameters, totals and caveats in one dict, for scripts."""
@@ -287,19 +288,19 @@ def as_pandas(frame: pl.DataFrame, nullable: Mapping[str, str]) -> pd.DataFrame:
 class Recorder:
     """Collects the results of a run of T steps and N clients; θ* is None if unknown.
 
-    Propensities are kept where arms are chosen at random.
+    Propensities are written only where arms are chosen at random: in a large array, zeros that
+    nobody writes take no memory.
     """
 
-    def __init__(
-        self, horizon: int, clients: int, parameter: FloatArray | None, randomised: bool
-    ) -> None:
+    def __init__(self, horizon: int, clients: int, parameter: FloatArray | None) -> None:
         self.log = Log(
             choices=np.full((horizon, clients), -1, dtype=np.int64),
             regret=np.zeros(horizon),
             reward=np.zeros(horizon),
             interactions=np.zeros(horizon, dtype=np.int64),
             totals=np.zeros(3),
-            propensities=np.full((horizon, clients, 2) if randomised else (0, 0, 2), np.nan),
+            last_drawn=np.zeros(1, dtype=np.int64),
+            propensities=np.zeros((horizon, clients, 2)),
         )
         # syncs, rounds, transfers and scalars up to the end of each step
         self.counts = np.zeros((4, horizon), dtype=np.int64)
@@ -310,9 +311,10 @@ class Recorder:
     def played(self, t: int, client: int, chosen: Chosen, regret: float, reward: float) -> None:
         """Record one interaction."""
         self.log.choices[t - 1, client] = chosen.arm
-        if self.log.propensities.size > 0:
+        if chosen.propensity != 1.0:
             made = (chosen.propensity, chosen.propensity_error)
             self.log.propensities[t - 1, client] = made
+            self.log.last_drawn[0] = t
         self.log.totals[:] += (regret, reward, 1.0)
         self.regrets[t - 1, client] = regret
 
@@ -352,6 +354,12 @@ class Recorder:
         ledger = coordinator.ledger
         totals = (coordinator.syncs, coordinator.rounds, ledger.transfers, ledger.scalars)
         self.counts[:, first - 1 : last] = np.array(totals)[:, None]
+
+    @property
+    def drawn(self) -> FloatArray:
+        """Propensities with their errors, up to the last step with a random choice."""
+        drawn: FloatArray = self.log.propensities[: self.log.last_drawn[0]]
+        return drawn
 
     def trace(self) -> pl.DataFrame:
         """Return one row per step."""

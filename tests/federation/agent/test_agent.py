@@ -89,7 +89,7 @@ def test_a_shared_clock_is_the_one_that_counts(agent):
 
 
 def test_exploration_is_around_the_choice_and_not_beside_another(path):
-    own = fg.fedglb_auto(choice=fg.EpsilonGreedy(0.1, fg.Sigma(1.0)))
+    own = fg.fedglb_auto(choice=fg.EpsilonGreedy(0.1, fg.Ucb("first")))
     with pytest.raises(InvalidInput, match=r"explore = 0\.2: .* EpsilonGreedy\(epsilon=0\.1"):
         Agent.open(path, PROBLEM, algorithm=own, explore=0.2)
     assert not path.exists()

@@ -32,7 +32,8 @@ B = 6
 
 
 def algorithm(privacy: fg.GaussianMechanism | None) -> fg.Algorithm:
-    return fg.fedglb_private(B, first=10.0, growth=2.0, privacy=privacy)
+    first = fg.Ucb("first")  # agents have seeds of their own, for ties
+    return fg.fedglb_private(B, first=10.0, growth=2.0, privacy=privacy, choice=first)
 
 
 @pytest.fixture(params=[None, SILO], ids=["plain", "silo"])

@@ -12,6 +12,7 @@ from fedglb.kernels.decide import decide, ellipsoid_bounds
 from fedglb.kernels.layout import CENTRE, INVERSE
 from fedglb.kernels.pointers import BOUNDS, address_of
 from fedglb.parts.choice import Choice, choice_params
+from tests.plain_mixture import equals, one_of
 
 DISPERSION = 1.7
 
@@ -62,6 +63,7 @@ class Decision(NamedTuple):
     arm: int
     propensity: float
     error: float
+    charge: float
     work: Any
 
 
@@ -78,21 +80,16 @@ def params(choice: Choice, *, seed: int = 0, bounds: Any = ellipsoid_bounds):
 
 def play(
     choice: Choice, at: Place, *, alpha=1.0, t=7, number=7, client=0, seed=0,
-    bounds=ellipsoid_bounds,
+    bounds=ellipsoid_bounds, balance=0.0,
 ) -> Decision:  # fmt: skip
     d, K = at.arms.shape
     # scratch that nobody may read before it is written
-    work, factor, propensity = (np.full(shape, np.nan) for shape in ((5, K), (d, d), 2))
+    work, factor, outcome = (np.full(shape, np.nan) for shape in ((5, K), (d, d), 3))
     rule = params(choice, seed=seed, bounds=bounds)
     terms = np.empty(0)
-    arm = decide(*at, terms, rule, alpha, t, number, client, work, factor, propensity)
-    return Decision(arm, *map(float, propensity), work)
+    arm = decide(*at, terms, rule, alpha, t, number, client, balance, work, factor, outcome)
+    return Decision(arm, *map(float, outcome), work)
 
 
-def plain_pick(scores) -> int:
-    best = scores.max()
-    return int(np.flatnonzero(scores >= best - 1e-12 * max(1.0, abs(best)))[0])
-
-
-def admissible(low, high, slack: float):
-    return high.max() - low <= slack * (high - low) * (1 + 1e-12) + 1e-12
+def plain_pick(scores, *, number, client, seed, draw=0) -> int:
+    return one_of(equals(scores), seed, number, client, draw)

@@ -65,15 +65,15 @@ def test_a_rule_like_one_of_the_package_plays_the_same_arms(rule, arms):
 def test_the_upper_confidence_bound_as_an_own_rule(rule):
     env = fg.Synthetic(fg.Problem(dim=4), clients=3, arms=6)
 
-    def choices(alpha, choice=None, engine="compiled"):
+    def choices(alpha, choice, engine="compiled"):
         algorithm = fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(alpha), choice=choice)
         return fg.simulate(algorithm, env, 40, seed=1, engine=engine).choices
 
     algorithm = fg.fedglb_ucb(0.5, fg.Newton())
     dispersion = algorithm.local_update.dispersion(algorithm.setting(env.problem, 3, 40))
-    width, expected = 3.0 / math.sqrt(dispersion), choices(3.0)
+    width, expected = 3.0 / math.sqrt(dispersion), choices(3.0, fg.Ucb())
     for other in (width, 3.0 * math.sqrt(dispersion)):
-        assert (choices(other) != expected).any()
+        assert (choices(other, fg.Ucb()) != expected).any()
     for engine in ENGINES:
         assert_array_equal(choices(3.0, rule(width), engine), expected)
 
@@ -82,8 +82,8 @@ def test_the_upper_confidence_bound_as_an_own_rule(rule):
     "around",
     [
         lambda rule: fg.EpsilonGreedy(0.4, rule),
-        lambda rule: fg.Certified(rule, 1.2),
-        lambda rule: fg.EpsilonGreedy(0.4, fg.Certified(rule, 1.2)),
+        lambda rule: fg.Bank(rule, 1.0),
+        lambda rule: fg.EpsilonGreedy(0.4, fg.Bank(rule, 1.0)),
     ],
 )
 def test_rules_around_it(around):
@@ -289,7 +289,7 @@ SHAPE = "for arms of shape (K, d) = (6, 4)"
         (Mine(-math.inf), "t=1)[2] = -inf: expected finite numbers"),
         (Mine(math.nan, 5), "t=5)[2] = nan: expected finite numbers"),
         (fg.EpsilonGreedy(1.0, Mine(math.nan, 5)), "t=5)[2] = nan: expected finite numbers"),
-        (fg.Certified(Mine(math.nan, 5), 1.0), "t=5)[2] = nan: expected finite numbers"),
+        (fg.Bank(Mine(math.nan, 5), 1.0), "t=5)[2] = nan: expected finite numbers"),
     ],
 )
 def test_wrong_scores_are_refused_alike_by_both_engines(rule, said):

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from fedglb.kernels.layout import CENTRE, INVERSE
-from fedglb.parts.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
+from fedglb.parts.choice import Bank, Bayes, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
 from tests.parts.choice.decisions import DISPERSION, place, play
 
 AT = place(21, 3, 5)
@@ -45,14 +45,14 @@ def close(values, expected) -> bool:
     return abs(np.mean(values) - expected) <= 4.0 * np.std(values) / math.sqrt(len(values))
 
 
-@pytest.mark.parametrize("rule", [Ucb(), Greedy(), Sigma(), Bayes(), Certified(Bayes())], ids=str)
+@pytest.mark.parametrize("rule", [Ucb(), Greedy(), Sigma(), Bayes(), Bank(Bayes())], ids=str)
 def test_a_rule_without_randomness_plays_its_arm_for_sure(rule):
     assert play(rule, AT)[1:3] == (1.0, 0.0)
 
 
 @pytest.mark.some(3)
 @pytest.mark.parametrize("epsilon", [0.05, 0.4, 1.0])
-@pytest.mark.parametrize("rule", [Greedy(), Ucb(), Certified(Sigma(), 1.0)], ids=str)
+@pytest.mark.parametrize("rule", [Greedy(), Ucb(), Bank(Sigma(), 1.0)], ids=str)
 def test_epsilon_greedy_plays_as_often_as_it_says(epsilon, rule):
     n = 20_000
     arms, propensities, errors = decisions(EpsilonGreedy(epsilon, rule), n)

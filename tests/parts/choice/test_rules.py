@@ -9,8 +9,8 @@ import pytest
 
 from fedglb.errors import InvalidInput
 from fedglb.parts.choice import (
+    Bank,
     Bayes,
-    Certified,
     Choice,
     EpsilonGreedy,
     Greedy,
@@ -34,18 +34,16 @@ from tests.parts.choice.decisions import params, setting
         (EpsilonGreedy(0.1), False, True),
         (EpsilonGreedy(0.0), False, False),
         (EpsilonGreedy(0.1, Ucb()), True, True),
-        (EpsilonGreedy(0.0, Certified(Thompson())), True, True),
-        (Certified(Bayes()), True, False),
-        (Certified(Bayes(), math.inf), False, False),
-        (Certified(Ucb(), math.inf), True, False),
-        (Certified(Thompson()), True, True),
+        (EpsilonGreedy(0.0, Bank(Thompson())), True, True),
+        (Bank(Bayes()), True, False),
+        (Bank(Thompson()), True, True),
     ],
 )
 def test_what_a_rule_needs(rule, needs_sets, randomised):
     assert (rule.needs_sets, rule.randomised) == (needs_sets, randomised)
     kernel = params(rule)
     assert kernel.with_bounds == needs_sets
-    assert kernel.with_interval == (kernel.slack < math.inf)
+    assert kernel.with_interval == (kernel.credit < math.inf) == (rule.bank is not None)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +54,9 @@ def test_what_a_rule_needs(rule, needs_sets, randomised):
         (Sigma(), ["Sigma(width=2.0)"]),
         (Bayes(), ["Bayes()"]),
         (Thompson(), ["Thompson(scale=1.0, draws=100)"]),
-        (Certified(Bayes()), []),
-        (Certified(Bayes(), math.inf), ["Bayes()"]),
+        (Bank(Bayes()), []),
         (EpsilonGreedy(0.0, Ucb()), []),
-        (EpsilonGreedy(0.1, Ucb()), ["EpsilonGreedy(epsilon=0.1, rule=Ucb())"]),
+        (EpsilonGreedy(0.1, Ucb()), ["EpsilonGreedy(epsilon=0.1, rule=Ucb(ties='random'))"]),
         (EpsilonGreedy(0.1), ["Greedy()", "EpsilonGreedy(epsilon=0.1, rule=Greedy())"]),
     ],
 )
@@ -75,6 +72,7 @@ def test_what_is_not_proven(rule, caveats):
         (lambda: Sigma(-1.0), "width", ">= 0"),
         (lambda: Sigma(math.inf), "width", "finite"),
         (lambda: Sigma("2"), "width", "finite"),
+        (lambda: Ucb("last"), "ties", "random, first"),
         (lambda: Thompson(0.0), "scale", "> 0"),
         (lambda: Thompson(1.0, -1), "draws", ">= 0"),
         (lambda: Thompson(1.0, 2.0), "draws", "whole"),
@@ -84,12 +82,13 @@ def test_what_is_not_proven(rule, caveats):
         (lambda: EpsilonGreedy(math.nan), "epsilon", "from 0 to 1"),
         (lambda: EpsilonGreedy(0.1, Ucb), "rule", r"e\.g\. Ucb\(\)"),
         (lambda: EpsilonGreedy(0.1, EpsilonGreedy(0.0)), "rule", "other than EpsilonGreedy"),
-        (lambda: Certified("bayes"), "index", r"e\.g\. Bayes\(\)"),
-        (lambda: Certified(Certified(Bayes())), "index", "does not wrap another"),
-        (lambda: Certified(Certified(Bayes(), math.inf)), "index", "does not wrap another"),
-        (lambda: Certified(EpsilonGreedy(0.1)), "index", r"EpsilonGreedy\(epsilon, Certified"),
-        (lambda: Certified(Bayes(), 0.99), "slack", ">= 1"),
-        (lambda: Certified(Bayes(), math.nan), "slack", ">= 1"),
+        (lambda: Bank("bayes"), "index", r"e\.g\. Bayes\(\)"),
+        (lambda: Bank(Bank(Bayes())), "index", "does not wrap another"),
+        (lambda: Bank(EpsilonGreedy(0.1)), "index", r"EpsilonGreedy\(epsilon, Bank"),
+        (lambda: Bank(Bayes(), 0.99), "factor", ">= 1"),
+        (lambda: Bank(Bayes(), math.inf), "factor", "finite"),
+        (lambda: Bank(Bayes(), credit=-0.1), "credit", ">= 0"),
+        (lambda: Bank(Bayes(), credit=math.nan), "credit", "finite"),
     ],
 )
 def test_what_is_refused(make, argument, allowed):
@@ -116,8 +115,8 @@ def test_the_base_class_is_no_rule():
         (Sigma(3.0), [6.0, 0.0]),
         (Bayes(), [0.0, 2.0]),
         (Thompson(0.5), [1.0]),
-        (Certified(Sigma(3.0)), [6.0, 0.0]),
-        (EpsilonGreedy(0.2, Certified(Thompson(0.5))), [1.0]),
+        (Bank(Sigma(3.0)), [6.0, 0.0]),
+        (EpsilonGreedy(0.2, Bank(Thompson(0.5))), [1.0]),
     ],
 )
 def test_deviations_are_the_dispersions_root(rule, constants):
@@ -126,11 +125,11 @@ def test_deviations_are_the_dispersions_root(rule, constants):
 
 
 def test_rules_around_others_hand_everything_on():
-    kernel = params(EpsilonGreedy(0.25, Certified(Thompson(0.5, 7), 3)))
-    assert kernel[6:9] == (3.0, 0.25, 7)
+    kernel = params(EpsilonGreedy(0.25, Bank(Thompson(0.5, 7), 3, 2)))
+    assert kernel[6:11] == (3.0, 2.0, False, 0.25, 7)
     assert kernel.index == params(Thompson()).index != 0
     # whole numbers would compile the kernel a second time
-    assert type(kernel.slack) is type(kernel.epsilon) is float
+    assert type(kernel.factor) is type(kernel.credit) is type(kernel.epsilon) is float
     assert type(params(EpsilonGreedy(1)).epsilon) is float
 
 

@@ -68,11 +68,11 @@ def test_what_is_sent_is_the_ellipsoid_that_clients_use():
     assert not confidence.contains(setting, state, rho, centre + 1.001 * edge)
 
 
-def test_a_certified_index_uses_its_intervals():
-    """Slack 1 leaves nothing but the arm of the largest upper bound, cut at ±S‖x‖."""
-    free = played(choice=fg.Certified(fg.Bayes(), 1e9)).result()
+def test_a_bank_uses_its_intervals():
+    """A poor one leaves nothing but the arm of the largest upper bound, cut at ±S‖x‖."""
+    free = played(choice=fg.Bank(fg.Bayes(), 1e9)).result()
     index = fg.simulate(fg.fedglb_private(6, first=4.0), ENV, 60, seed=1)
-    bound = played(choice=fg.Certified(fg.Greedy(), 1.0)).result()
+    bound = played(choice=fg.Bank(fg.Greedy(), 1.0)).result()
     assert (free.choices == index.choices).all()
     assert (bound.choices != index.choices).any()
 

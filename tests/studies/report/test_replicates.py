@@ -48,6 +48,24 @@ def test_what_draws_is_known():
     assert fg.simulate(UCB, fg.Synthetic(PROBLEM, 2, 3), 5).parameters["randomised"]
 
 
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_ties_make_seeds_replicates_where_there_are_any(engine):
+    """In the first step all arms of norm 1 tie; propensities are kept up to the last tie."""
+    drawn = next(fg.Synthetic(PROBLEM, clients=2, arms=3).blocks(20, 0))
+    scaled = drawn.arms * np.array([1.0, 0.9, 0.8])[:, None]
+    for arms, ties in ((drawn.arms, True), (scaled, False)):
+        env = fg.Recorded(PROBLEM, arms, drawn.means, drawn.uniforms)
+        runs = [fg.simulate(fg.fedglb_mix(1.0), env, seed=s, engine=engine) for s in range(9)]
+        assert {run.parameters["randomised"] for run in runs} == {ties}
+        assert (len({run.choices.tobytes() for run in runs}) > 1) == ties
+        for run in runs:
+            tied = np.flatnonzero((run.propensities < 1.0).any(axis=1)).tolist()
+            assert tied[:1] == [0] * ties
+            assert len(run.drawn) == max(tied, default=-1) + 1 < 20
+            assert set(run.propensities[0]) == {1 / 3 if ties else 1.0}
+            assert not run.propensity_errors.any()
+
+
 def test_the_table_of_a_sweep(swept, capsys):
     result = fg.load_sweep(swept / "both")
     assert result.runs.height == 2 * SEEDS

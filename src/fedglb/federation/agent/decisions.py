@@ -63,13 +63,13 @@ class Decision:
         Its id, if `choose` got ids.
     score
         Its score, by which the algorithm's choice rule ranks arms: with `Ucb` its upper confidence
-        bound, with `Bayes` the quantile. (−∞: drawn at random though `Certified` eliminated it.)
+        bound, with `Bayes` the quantile.
     width
         The score minus the estimate of xᵀθ. With `Ucb` it is the confidence width, for an
         ellipsoid α‖x‖ in the norm of A⁻¹.
     propensity
-        The probability of choosing this arm: 1 where nothing is random, nan where the
-        rule does not estimate it (`Thompson` without draws for it).
+        The probability of choosing this arm: 1 where nothing is random, 1/m of m equal arms, nan
+        where the rule does not estimate it (`Thompson` without draws for it).
     model
         The update whose model the agent used, 0 before the first.
     propensity_error

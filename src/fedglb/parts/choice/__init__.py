@@ -1,6 +1,6 @@
 """Choice rules: the arm to play, given the model and the confidence sets.
 
-`Ucb`, `Greedy`, `Sigma`, `Bayes` and `Thompson` rank the arms by a score; `Certified` and
+`Ucb`, `Greedy`, `Sigma`, `Bayes` and `Thompson` rank the arms by a score; `Bank` and
 `EpsilonGreedy` wrap such a rule. A user's rule is a `Choice` with a `score` in plain Python.
 `fedglb.kernels.decide` plays by any of them.
 """
@@ -9,9 +9,9 @@ from fedglb.parts.choice.base import Choice, choice_params
 from fedglb.parts.choice.index import Bayes, Greedy, Sigma, Ucb
 from fedglb.parts.choice.own import Model, NotCompiled, check_first, scores_of
 from fedglb.parts.choice.thompson import Thompson
-from fedglb.parts.choice.wrappers import Certified, EpsilonGreedy
+from fedglb.parts.choice.wrappers import Bank, EpsilonGreedy
 
 __all__ = [
-    "Bayes", "Certified", "Choice", "EpsilonGreedy", "Greedy", "Model", "NotCompiled", "Sigma",
+    "Bank", "Bayes", "Choice", "EpsilonGreedy", "Greedy", "Model", "NotCompiled", "Sigma",
     "Thompson", "Ucb", "check_first", "choice_params", "scores_of",
 ]  # fmt: skip

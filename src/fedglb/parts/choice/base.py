@@ -19,8 +19,8 @@ from fedglb.typing import FloatArray
 class Choice(ABC):
     """A rule by which a client chooses among the arms on offer. Subclasses are frozen dataclasses.
 
-    A rule ranks the arms by `score`; a tie goes to the lowest index. A rule around another rule
-    (`Certified`, `EpsilonGreedy`) ranks by the score of that rule.
+    A rule ranks the arms by `score`; one of equal scores is drawn, each with the same probability.
+    A rule around another rule (`Bank`, `EpsilonGreedy`) ranks by the score of that rule.
 
     Examples
     --------
@@ -50,9 +50,14 @@ class Choice(ABC):
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
     @property
-    def slack(self) -> float:
-        """C: arms with U − low > C·(high − low) are not played. Infinity: all may be."""
-        return math.inf
+    def first_of_ties(self) -> bool:
+        """Whether the first of equal scores is played, and not one of them at random."""
+        return False
+
+    @property
+    def bank(self) -> tuple[float, float] | None:
+        """C and G of the bank (see `Bank`) that limits what is played; None: nothing does."""
+        return None
 
     @property
     def draws(self) -> int:
@@ -72,11 +77,11 @@ class Choice(ABC):
     @property
     def needs_sets(self) -> bool:
         """Whether the choice depends on confidence sets, and not on the model alone."""
-        return self.slack < math.inf
+        return self.bank is not None
 
     @property
     def randomised(self) -> bool:
-        """Whether the choice depends on the stream of random numbers."""
+        """Whether the choice depends on the stream of random numbers, also without ties."""
         return self.epsilon > 0.0 or self.draws >= 0
 
     @abstractmethod
@@ -132,7 +137,7 @@ class KernelChoice(Choice):
         """Whether the choice depends on confidence sets, and not on the model alone."""
         ranked = self.ranked_by
         by_bound = not ranked.has_score and cast("KernelChoice", ranked).formula is None
-        return by_bound or self.slack < math.inf
+        return by_bound or self.bank is not None
 
     def score(self, arms: FloatArray, model: Model, t: int) -> FloatArray:
         """Raise: the kernel scores."""
@@ -175,14 +180,17 @@ def choice_params(
     `bounds` is the address of the confidence's kernel of bounds; `seed` counts modulo 2⁶⁴.
     """
     index, constants = _index(choice.ranked_by, setting, dispersion)
+    factor, credit = choice.bank or (1.0, math.inf)
     return ChoiceParams(
         bounds=bounds,
         index=index,
         index_constants=np.array(constants, dtype=float),
         radius_constants=radius_constants,
         with_bounds=choice.needs_sets,
-        with_interval=choice.slack < math.inf,
-        slack=float(choice.slack),
+        with_interval=choice.bank is not None,
+        factor=float(factor),
+        credit=float(credit),
+        first_of_ties=choice.first_of_ties,
         epsilon=float(choice.epsilon),
         draws=choice.draws,
         key=(seed + 2**63) % 2**64 - 2**63,  # the same 64 bits as a signed number

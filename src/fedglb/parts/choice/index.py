@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
-from fedglb.errors import number
+from fedglb.errors import number, one_of
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.elementary import normal_quantile
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, in_order
@@ -18,6 +19,8 @@ from fedglb.parts.choice.base import KernelChoice
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
+#: Which of equal scores is played.
+Ties: TypeAlias = Literal["random", "first"]
 #: Places in the constants: multiples of √D, of which one is fixed and one grows with t.
 FIXED, GROWING = range(2)
 
@@ -54,6 +57,17 @@ def index_scores(
 class Ucb(KernelChoice):
     """Play the arm of the largest upper confidence bound, as in the paper.
 
+    Parameters
+    ----------
+    ties
+        Which of equal bounds: one at "random" (default), or the "first", as the presets of
+        published algorithms do. The first arm flatters where data have their best arms in front.
+
+    Raises
+    ------
+    InvalidInput
+        If `ties` is neither.
+
     References
     ----------
     Li and Wang (2022), Eq. (5).
@@ -61,11 +75,23 @@ class Ucb(KernelChoice):
     Examples
     --------
     >>> from fedglb.parts.choice import Ucb
+    >>> Ucb()
+    Ucb(ties='random')
     >>> Ucb().needs_sets, Ucb().randomised, Ucb().caveats()
     (True, False, ())
     """
 
     stored_name = "Ucb"
+
+    ties: Ties = "random"
+
+    def __post_init__(self) -> None:
+        one_of("ties", self.ties, get_args(Ties))
+
+    @property
+    def first_of_ties(self) -> bool:
+        """Whether `ties` says so."""
+        return self.ties == "first"
 
     def caveats(self) -> tuple[str, ...]:
         """Return nothing: the proofs of the confidence sets are for this rule."""

@@ -1,8 +1,7 @@
-"""Rules around another rule: `Certified` leaves out arms, `EpsilonGreedy` draws some uniformly."""
+"""Rules around another rule: `Bank` bounds its regret, `EpsilonGreedy` draws some uniformly."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from fedglb.errors import InvalidInput, instance, number
@@ -11,53 +10,69 @@ from fedglb.parts.choice.index import Greedy
 
 
 @dataclass(frozen=True)
-class Certified(KernelChoice):
-    """Play the arm of the largest index among those that the confidence sets allow.
+class Bank(KernelChoice):
+    """Play the arm of an index as long as the confidence sets bound the regret of all of it.
 
-    Let low(x) ≤ xᵀθ* ≤ high(x) for all arms on offer, U the largest `high`, and
-    w(x) = (high(x) − low(x))/2. The arms x with U − low(x) ≤ 2C·w(x) are allowed. The arm of the
-    largest `high` always is; and a step's regret is at most k_μ(U − low(x)) ≤ 2C·k_μ·w(x),
-    whatever the index: C times what proofs for upper confidence bounds use. With C = 1 only an arm
-    of the largest `high` is allowed.
+    Let low(x) ≤ xᵀθ* ≤ high(x) for all arms on offer, U the largest `high`, g(x) = U − low(x) and
+    w(x) = high(x) − low(x). A client adds up g − C·w of the arms that it has played. It plays the
+    arm of the index if the sum stays at most G with it, else the arm of the largest `high`, which
+    has g = w. So Σg ≤ C·Σw + G after every step, and its regret is at most k_μ times that, whatever
+    the index: C times what proofs for upper confidence bounds use, and G. Steps with g < C·w pay
+    for others. With C = 1 and G = 0 only arms of the largest `high` are played, as by `Ucb`. A
+    federation cannot run it.
 
     Parameters
     ----------
     index
         The rule that ranks the arms.
-    slack
-        C ≥ 1; infinity allows all arms.
+    factor
+        C ≥ 1.
+    credit
+        G ≥ 0, in the units of xᵀθ; for each client.
 
     Raises
     ------
     InvalidInput
-        If `index` is not a rule, or a wrapper, or `slack` is not a number ≥ 1.
+        If `index` is not a rule, or a wrapper, or a number is not finite or too small.
 
     References
     ----------
-    docs/theory.md: the proposition on certified choice.
+    docs/theory.md: the proposition on the bank.
 
     Examples
     --------
-    >>> from fedglb.parts.choice import Bayes, Certified
-    >>> Certified(Bayes())
-    Certified(index=Bayes(), slack=8.0)
-    >>> Certified(Bayes()).caveats()
+    >>> from fedglb.parts.choice import Bank, Bayes
+    >>> Bank(Bayes())
+    Bank(index=Bayes(), factor=8.0, credit=0.0)
+    >>> Bank(Bayes()).caveats()
     ()
     """
 
-    stored_name = "Certified"
+    stored_name = "Bank"
 
     index: Choice
-    slack: float = 8.0
+    factor: float = 8.0
+    credit: float = 0.0
 
     def __post_init__(self) -> None:
         instance("index", self.index, Choice, "Bayes()")
         if self.index.ranked_by is not self.index:
             allowed = "a rule that does not wrap another one, e.g. Bayes()"
             if self.index.epsilon > 0.0:
-                allowed += "; explore uniformly outside: EpsilonGreedy(epsilon, Certified(…))"
+                allowed += "; explore uniformly outside: EpsilonGreedy(epsilon, Bank(…))"
             raise InvalidInput("index", self.index, allowed)
-        number("slack", self.slack, at_least=1.0, allow_infinite=True, allowed="a number >= 1")
+        number("factor", self.factor, at_least=1.0)
+        number("credit", self.credit, at_least=0.0)
+
+    @property
+    def bank(self) -> tuple[float, float]:
+        """C and G."""
+        return self.factor, self.credit
+
+    @property
+    def first_of_ties(self) -> bool:
+        """The index's."""
+        return self.index.first_of_ties
 
     @property
     def draws(self) -> int:
@@ -70,8 +85,8 @@ class Certified(KernelChoice):
         return self.index
 
     def caveats(self) -> tuple[str, ...]:
-        """Return none, as the index needs no proof; the index's where all arms are allowed."""
-        return self.index.caveats() if self.slack == math.inf else ()
+        """Return none: the index needs no proof."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -121,9 +136,14 @@ class EpsilonGreedy(KernelChoice):
             raise InvalidInput("rule", self.rule, allowed)
 
     @property
-    def slack(self) -> float:
-        """The other rule's; an arm drawn uniformly may be any."""
-        return self.rule.slack
+    def bank(self) -> tuple[float, float] | None:
+        """The other rule's; an arm drawn uniformly may be any, and is not charged."""
+        return self.rule.bank
+
+    @property
+    def first_of_ties(self) -> bool:
+        """The other rule's."""
+        return self.rule.first_of_ties
 
     @property
     def draws(self) -> int:

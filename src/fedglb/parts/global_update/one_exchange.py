@@ -132,7 +132,7 @@ class OneExchange(GlobalUpdate):
         pull = H @ theta - sums.gradient
         if sums.arms is not None:
             H, pull = sums.arms.reduced(setting, H, pull)
-        regular = H + setting.ridge * np.eye(theta.size)
+        regular = H + np.diag(setting.penalty)
         multiplier = 0.0
         if self.within == "radius":
             end = np.empty_like(theta)
@@ -199,7 +199,7 @@ def _evaluated(setting: Setting, theta: FloatArray, sums: Sums, multiplier: floa
 
 def _slope(setting: Setting, theta: FloatArray, sums: Sums, moved: FloatArray) -> float:
     """The derivative of the regularised loss at an evaluated point, along a step."""
-    return float((sums.gradient + setting.ridge * theta) @ moved)
+    return float((sums.gradient + setting.penalty * theta) @ moved)
 
 
 def _unevaluated(

@@ -35,8 +35,14 @@ class Refit(GlobalUpdate):
             return solution
         assert solution.hessian is not None
         before = objective.setting
-        ridge = self.rule.next(solution.hessian, solution.theta, before.ridge, before.problem)
-        setting = replace(before, ridge=ridge)
+        fit = (solution.hessian, solution.theta)
+        if before.blocks:
+            ridges = before.ridges or (before.ridge,) * before.blocks
+            ridges = self.rule.next_blocks(*fit, ridges, before.problem)
+            setting = replace(before, ridge=ridges[0], ridges=ridges)
+        else:
+            ridge = self.rule.next(*fit, before.ridge, before.problem)
+            setting = replace(before, ridge=ridge)
         if solution.effects is not None:
             assert objective.at_model is not None
             setting = _with_effects(before, setting, objective.at_model, solution)
@@ -64,7 +70,7 @@ def _with_effects(before: Setting, after: Setting, sums: Sums, solution: Solutio
     assert sums.hessian is not None
     assert solution.hessian is not None
     assert solution.effects is not None
-    reduced = solution.hessian + before.ridge * np.eye(len(solution.theta))
+    reduced = solution.hessian + np.diag(before.penalty)
     second = sums.arms.next_ridge(after, sums.hessian, reduced, solution.effects)
     return replace(after, effect_ridge=second)
 
