@@ -2,7 +2,7 @@
 
 An independent derivation for tests: θ and all effects are one vector, every matrix is dense and
 summed anew over its samples, inverses and determinants are explicit. It shares no code with the
-package, except the stream of random numbers from which Thompson's rule draws.
+package, except the stream of random numbers for Thompson's rule and for ties.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.linalg import cholesky, inv, norm
 from scipy.special import ndtri
 
-from fedglb.kernels.philox import normals, two_normals
+from fedglb.kernels.philox import normals, two_normals, uniforms
 from tests.plain import LINKS, _logdet
 
 Array = np.ndarray
@@ -39,10 +39,11 @@ class Outcome:
     models: list[Model]  # after each update
 
 
-def first_of_the_best(scores: Array) -> int:
-    """The rule for ties: the first arm within rounding of the best."""
+def one_of_the_best(scores: Array, seed: int, t: int, i: int) -> int:
+    """The rule for ties: of the arms within rounding of the best, one is drawn."""
     best = scores.max()
-    return int(np.flatnonzero(scores >= best - 1e-12 * max(1.0, abs(best)))[0])
+    tied = np.flatnonzero(scores >= best - 1e-12 * max(1.0, abs(best)))
+    return int(tied[int(uniforms(seed, t, i, 0, 2**32 - 1)[0] * len(tied))])
 
 
 def weight(link: str, z: Array) -> Array:
@@ -62,10 +63,11 @@ def fedglb_auto(
     ids: bool = True,
     delays: Array | None = None,
     active: Array | None = None,
-    seed: int | None = None,
+    seed: int = 0,
+    thompson: bool = False,
     threshold: float = 0.1,
 ) -> Outcome:
-    """Bayes's index; with a `seed` Thompson's rule.
+    """Bayes's index, or Thompson's rule.
 
     `keys` (T, N, K) name the arms. They are `ids`, or else an arm has its key from its third offer
     to a client on, and where the client's model knows the key already.
@@ -111,7 +113,7 @@ def fedglb_auto(
         A = H + penalty(ridge, second) + more
         P = inv(A)
         centre = anchor - P @ gradient
-        if seed is None:
+        if not thompson:
             variance = phi * np.einsum("ki,ij,kj->k", rows, P, rows)
             return rows @ centre + ndtri(1 - 1 / (t + 1)) * np.sqrt(variance)
         z = np.empty(d)
@@ -161,7 +163,7 @@ def fedglb_auto(
         for i in range(N):
             if on[t - 1, i]:
                 rows = offered(t, i)
-                arm = first_of_the_best(scores(t, i, rows))
+                arm = one_of_the_best(scores(t, i, rows), seed, t, i)
                 out.choices[t - 1, i] = arm
                 waiting[i].append((t + late[t - 1, i], rows[arm], rewards[t - 1, i, arm]))
             new = [(x, y) for due, x, y in waiting[i] if due == t]

@@ -154,10 +154,9 @@ def keys_of(env):
 def test_the_same_as_a_plain_program(link, case, rule):
     problem, rng = PROBLEMS[link], np.random.default_rng([3, len(case)])
     env = CASES[case](problem, rng)
-    keys, seed = keys_of(env), SEED if rule == "Thompson" else None
     expected = plain_effects.fedglb_auto(
-        link, problem.dispersion, env.offered, env.rewards, keys, env.ids is not None,
-        env.delays, env.active, seed,
+        link, problem.dispersion, env.offered, env.rewards, keys_of(env), env.ids is not None,
+        env.delays, env.active, SEED, rule == "Thompson",
     )  # fmt: skip
     run, models = played(fg.fedglb_auto(choice=RULES[rule]), env)
     assert_array_equal(run.choices, expected.choices)
@@ -209,7 +208,7 @@ def test_many_own_samples_since_a_model():
     env = given(problem, np.broadcast_to(pool, (steps, 1, K, D)), effects, rng)
     expected = plain_effects.fedglb_auto(
         "logistic", 1.0, env.offered, env.rewards, keys_of(env), False, seed=SEED,
-        threshold=threshold,
+        thompson=True, threshold=threshold,
     )  # fmt: skip
     run, (model,) = played(fg.fedglb_auto(threshold, choice=RULES["Thompson"]), env, steps)
     assert_array_equal(run.choices, expected.choices)
