@@ -28,7 +28,7 @@ CONCORDANCE = {"logistic": lambda z: tanh(z / 2), "poisson": lambda z: 1.0, "ide
 class Model:
     theta: Array
     effects: dict[int, float]  # u by key, of the keys that were played
-    ridge: float
+    ridges: Array  # λ of each block of features
     second: float  # λ₂
 
 
@@ -66,11 +66,13 @@ def fedglb_auto(
     seed: int = 0,
     thompson: bool = False,
     threshold: float = 0.1,
+    blocks: tuple[int, ...] | None = None,
 ) -> Outcome:
     """Bayes's index, or Thompson's rule.
 
     `keys` (T, N, K) name the arms. They are `ids`, or else an arm has its key from its third offer
-    to a client on, and where the client's model knows the key already.
+    to a client on, and where the client's model knows the key already. `blocks` are the sizes of
+    blocks of features, each with a λ of its own; None: one block.
     """
     mean, phi = LINKS[link].mean, dispersion
     T, N, K, d = arms.shape
@@ -84,10 +86,13 @@ def fedglb_auto(
     waiting: list[list[tuple[int, Array, float]]] = [[] for _ in range(N)]
     own: list[list[tuple[Array, float]]] = [[] for _ in range(N)]  # known, since the model
     everything: list[tuple[Array, float]] = []  # known, up to the model
-    anchor, H, ridge, second = np.zeros(m), np.zeros((m, m)), START, START / SHARE
+    sizes = np.array([d] if blocks is None else blocks)
+    starts = np.cumsum(sizes) - sizes
+    anchor, H = np.zeros(m), np.zeros((m, m))
+    ridges, second = np.full(len(sizes), START), START / SHARE
 
-    def penalty(ridge: float, second: float) -> Array:
-        return np.diag(np.r_[np.full(d, ridge), np.full(m - d, second)])
+    def penalty() -> Array:
+        return np.diag(np.r_[np.repeat(ridges, sizes), np.full(m - d, second)])
 
     def sums(samples: list[tuple[Array, float]]) -> tuple[Array, Array]:
         """The weighted matrix and the gradient of samples at the anchor."""
@@ -110,7 +115,7 @@ def fedglb_auto(
 
     def scores(t: int, i: int, rows: Array) -> Array:
         more, gradient = sums(own[i])
-        A = H + penalty(ridge, second) + more
+        A = H + penalty() + more
         P = inv(A)
         centre = anchor - P @ gradient
         if not thompson:
@@ -128,36 +133,37 @@ def fedglb_auto(
         return rows @ drawn
 
     def asks(i: int) -> bool:
-        before = H + penalty(ridge, second)
+        before = H + penalty()
         return len(own[i]) * (_logdet(before + sums(own[i])[0]) - _logdet(before)) >= threshold
 
     def update(t: int, i: int) -> None:
-        nonlocal anchor, H, ridge, second
+        nonlocal anchor, H, ridges, second
         for each in own:
             everything.extend(each)
             each.clear()
         H, gradient = sums(everything)
 
-        def solved(ridge: float, second: float) -> Array:
-            end = inv(H + penalty(ridge, second)) @ (H @ anchor - gradient)
+        def solved() -> Array:
+            end = inv(H + penalty()) @ (H @ anchor - gradient)
             reach = max(norm(v[:d]) for v in (anchor, end)) + np.abs([anchor, end])[:, d:].max()
             moved = norm((end - anchor)[:d]) + np.abs((end - anchor)[d:]).max()
             r = CONCORDANCE[link](reach) * moved
             return anchor + (log1p(r) / r if r > 1.79 else 1.0) * (end - anchor)
 
-        first = solved(ridge, second)
-        P = inv(H + penalty(ridge, second))
-        directions = d - ridge * np.trace(P[:d, :d])  # that the data determine
+        first, P = solved(), inv(H + penalty())
+        directions = sizes - ridges * np.add.reduceat(P.diagonal()[:d], starts)  # determined
         effects = m - d - second * np.trace(P[d:, d:])
-        ridge = phi * (directions + 1) / (first[:d] @ first[:d] + phi / START)
-        of_theta, of_effects = np.trace(H[:d, :d]), np.trace(H[d:, d:])
-        square = min(1.0, of_theta / of_effects) if of_effects > 0 else 1.0
-        prior = SHARE * square * phi / ridge
-        second = phi * (effects + 1) / (first[d:] @ first[d:] + prior)
-        anchor = solved(ridge, second)
+        squares = np.add.reduceat(first[:d] ** 2, starts)
+        ridges = phi * (directions + 1) / (squares + phi / START)
+        variance, played = 1 / np.repeat(ridges, sizes), np.trace(H[d:, d:])
+        prior = variance.max()  # of xᵀθ over φ: for arms of mean length, at most of length 1
+        if played > 0:
+            prior = min(prior, float(H.diagonal()[:d] @ variance) / played)
+        second = phi * (effects + 1) / (first[d:] @ first[d:] + SHARE * phi * prior)
+        anchor = solved()
         out.updates.append((t, i))
         u = {int(names[a]): float(anchor[d + a]) for a in range(m - d) if H[d + a, d + a] > 0}
-        out.models.append(Model(anchor[:d].copy(), u, ridge, second))
+        out.models.append(Model(anchor[:d].copy(), u, ridges, second))
 
     for t in range(1, T + 1):
         for i in range(N):
