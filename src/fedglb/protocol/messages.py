@@ -1,6 +1,7 @@
 """The messages between clients and coordinator, and the ledger that counts them.
 
-No message carries a raw sample. A message is defined here and nowhere else: `federation.wire`
+No message carries a raw sample, but where arms have effects, the sums of an arm with few samples
+give these away (docs/privacy.md). A message is defined here and nowhere else: `federation.wire`
 derives its bytes from the types of its fields.
 """
 
