@@ -458,15 +458,16 @@ def test_unbounded_rewards_are_bounded_by_the_limit():
 ROW = D + 3
 
 
-def with_effects(updates: int) -> Federation:
+def with_effects(updates: int, link=None, likely: float = 0.5) -> Federation:
     """Clients with samples of five arms and of others, after so many updates."""
-    fed = Federation(fg.fedglb_auto(1.0, effects=5), fg.Problem(D), N, T)
+    problem = fg.Problem(D, link or fg.Logistic(), noise=0.5)
+    fed = Federation(fg.fedglb_auto(1.0, effects=5), problem, N, T)
     rng = np.random.default_rng(5)
     items = rng.standard_normal((5, D))
     items /= np.linalg.norm(items, axis=1, keepdims=True)
     for client in fed.clients:
         for k in rng.permutation(20) % 5:
-            client.observe(items[k], float(rng.random() < 0.5), 1, id=int(7 * k))
+            client.observe(items[k], float(rng.random() < likely), 1, id=int(7 * k))
         client.observe_unchecked(np.append(flat(rng), -1.0), 1.0, 1)
     for t in range(updates):
         fed.deliver(fed.coordinator.begin(2 + t, 0))
@@ -504,13 +505,12 @@ WRONG_ROWS = {
 WRONG_SUMS = {
     **WRONG_ROWS,
     "a weight below 0": changed(1, lambda h: -h),
-    "a weight below 0 of nothing": lambda e, ahead: np.append([0.0, -0.1, 0, 0, 0, 0], e[ROW:]),
     "a weight too large": changed(1, lambda h: h + 6.0),
     "a weight too small": changed(1, lambda h: 0.2 * h),
     "no weight": changed(1, lambda h: 0.0),
     "a residual too large": changed(2, lambda g: 5.0),
     "all residuals too large": changed(2, lambda g: -1e9),
-    "features too long": changed(3, lambda b: b + 1.2),
+    "features too long": lambda e, ahead: np.append(e[:3], 1.05 * e[3:ROW]),  # of a lone arm
     "features that no Hessian allows": changed(D + 2, lambda b: -b),
 }
 WRONG_MODELS = {
@@ -567,6 +567,16 @@ def test_residuals_of_all_arms_are_bounded_by_the_number_of_samples():
         fed.coordinator.receive(dataclasses.replace(honest, effects=lie))
 
 
+def test_a_weight_is_at_least_0_where_rewards_have_no_bound():
+    fed = with_effects(2, fg.Identity())
+    request = fed.coordinator.begin(5, 0)[OFFENDER]
+    (honest,) = fed.pass_on(request)
+    lie = np.append([0.0, -0.1, 0.0, 0.0, 0.0, 0.0], honest.effects[ROW:])
+    with pytest.raises(fg.InvalidInput, match="Σw = -0.1"):
+        fed.coordinator.receive(dataclasses.replace(honest, effects=lie))
+    fed.coordinator.receive(honest)
+
+
 def test_who_has_no_effects_neither_sends_nor_takes_them():
     algorithm = fg.fedglb_auto(1.0, effects=0)
     setting = algorithm.setting(fg.Problem(D), 1, None)
@@ -583,9 +593,9 @@ def test_who_has_no_effects_neither_sends_nor_takes_them():
 
 
 def test_a_large_effect_widens_the_limits():
-    """An arm's effect makes residuals at the model larger than any that ‖θ‖ allows."""
-    fed = with_effects(1)
-    model, algorithm = fed.coordinator.model, fed.algorithm
+    """Where an arm's effect is large, weights are smaller than any that ‖θ‖ allows."""
+    fed = with_effects(1, likely=0.0)
+    model = fed.coordinator.model
     far = model.effects.copy()
     far[2 + 2 :: ROW] = 30.0
     fed.coordinator.model = dataclasses.replace(model, effects=far)
@@ -594,7 +604,6 @@ def test_a_large_effect_widens_the_limits():
         client.receive(NewModel(client.id, 9, 0, fed.coordinator.model))
     fed.deliver(fed.coordinator.begin(10, 0))
     assert fed.coordinator.last_update.samples == 21 * N
-    assert algorithm.local_update.effects == 5
 
 
 def test_a_client_with_effects_answers_no_round():

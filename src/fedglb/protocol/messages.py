@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 import numpy as np
 
 from fedglb.model import SharedModel, triangle_size
-from fedglb.typing import Count, Integers, Numbers, Signature, Symmetric, Vector
+from fedglb.typing import Count, Integers, Rows, Signature, Symmetric, Vector
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,7 +105,7 @@ class ModelSums(Message):
     samples: Count
     gradient: Vector
     hessian: Symmetric
-    effects: Numbers | None = None
+    effects: Rows | None = None
 
 
 @dataclass(frozen=True)
