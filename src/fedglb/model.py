@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.typing import Count, Numbers, Symmetric, Vector
+from fedglb.typing import Count, Numbers, Rows, Symmetric, Vector
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class SharedModel:
     ridge: float | None = None  # λ of this fit until the next one, if a rule chooses it
     #: λ₂, the number of buckets and, for each arm with an effect, its key, D, u and b
     #: (`kernels.effects`); None where arms have none
-    effects: Numbers | None = None
+    effects: Rows | None = None
     ridges: Numbers | None = None  # λ of each block of features, if a rule chooses one for each
 
 

@@ -20,6 +20,7 @@ class ArrayKind(Enum):
     VECTOR = "d numbers"
     SYMMETRIC = "a symmetric d×d matrix, sent as its lower triangle"
     NUMBERS = "a few numbers, as many as there are"
+    ROWS = "two numbers or none, and rows of d + 3 numbers, at most as many as arms have effects"
     INTEGERS = "d + d(d+1)/2 whole numbers of 64 bits"
 
 
@@ -29,4 +30,5 @@ Signature: TypeAlias = Annotated[bytes, Meta(max_length=80)]
 Vector: TypeAlias = Annotated[FloatArray, ArrayKind.VECTOR]
 Symmetric: TypeAlias = Annotated[FloatArray, ArrayKind.SYMMETRIC]
 Numbers: TypeAlias = Annotated[FloatArray, ArrayKind.NUMBERS]
+Rows: TypeAlias = Annotated[FloatArray, ArrayKind.ROWS]
 Integers: TypeAlias = Annotated[IntArray, ArrayKind.INTEGERS]

@@ -34,8 +34,8 @@ STORED_NAMES = {
     "link": {"identity", "logistic", "poisson", "probit"},
     "algorithm": {"Algorithm"},
     "local_update": {
-        "Anchored", "AsyncRidge", "EcoLog", "Frozen", "FrozenHessian", "FrozenRidge", "HessianMle",
-        "LazyOns", "Mle", "Ons", "Ridge",
+        "Anchored", "AsyncRidge", "Calibrated", "EcoLog", "Frozen", "FrozenHessian", "FrozenRidge",
+        "HessianMle", "LazyOns", "Mle", "Ons", "Ridge",
     },
     "global_update": {
         "AGD", "ClosedForm", "Exchange", "LBFGS", "Newton", "OneExchange", "OnePass", "OnsStep",

@@ -38,17 +38,23 @@ class Federation:
         self.sent: list[Message] = []
         self.choices: list[int] = []
         self.hook: Callable[[Message], None] = lambda message: None
+        self.items: np.ndarray | None = None  # arms that are offered again and again
 
     def interact(self, i: int, t: int) -> list[Message]:
         """Let client i choose and learn; return what it wants to send."""
         arms = self.rng.standard_normal((6, self.d))
         arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+        ids = None
+        if self.algorithm.local_update.effects:
+            self.items = arms if self.items is None else self.items
+            arms, ids = np.concatenate([self.items, arms[:1]]), [*range(6), f"new, {t}, {i}"]
         u = self.rng.random()
-        arm = self.clients[i].choose(arms)
+        arm = self.clients[i].choose(arms, ids=ids)
         self.choices.append(arm)
         problem = self.setting.problem
         mean = problem.link.mean(float(arms[arm] @ self.theta))
-        return self.clients[i].observe(arms[arm], problem.link.sample(mean, u, problem.R), t)
+        reward = problem.link.sample(mean, u, problem.R)
+        return self.clients[i].observe(arms[arm], reward, t, None if ids is None else ids[arm])
 
     def deliver(self, messages: list[Message]) -> None:
         queue = deque(messages)
@@ -94,6 +100,7 @@ def communicating(T: int = 20) -> dict[str, fg.Algorithm]:
             fg.EpsilonGreedy(0.2, fg.Thompson(draws=3)),
             solver=fg.OneExchange(within="deviation"),
         ),
+        "effects": fg.fedglb_auto(1.0),
     }
 
 

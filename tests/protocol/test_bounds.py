@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.kernels.sums import add_derivatives, add_model_sums, add_moments, sum_loss
+from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
 from fedglb.links import LINKS
+from fedglb.model import SharedModel
 from fedglb.parts.global_update import Query
 from fedglb.protocol.checks import (
     Batch,
@@ -20,7 +21,9 @@ from fedglb.protocol.checks import (
     limits,
     reward_range,
 )
-from fedglb.protocol.messages import Covariance, Derivatives, ModelSums
+from fedglb.protocol.messages import Covariance, Derivatives, Evaluate, ModelSums, NewModel
+from fedglb.protocol.own_sums import OwnSums
+from fedglb.samples import Samples
 from tests.links.families import Hyperbolic
 from tests.protocol.driver import Federation, communicating, equal_arrays, same_model
 
@@ -101,11 +104,23 @@ def test_an_honest_client_is_never_refused(name, d):
                 accepted(rng, link, n, d, norm)
 
 
-def model_sums(link, X, y, theta, covered):
-    d = theta.size
-    gradient, hessian = np.zeros(d), np.zeros((d, d))
-    add_model_sums(X, y, covered, theta, link.compiled_functions, gradient, hessian)
-    return ModelSums(0, 1, X.shape[0], gradient, hessian)
+ROWS = 8  # arms that can have an effect
+
+
+def model_sums(setting, X, y, model, covered):
+    """What a client sends: the last column of X has the names of arms."""
+    client = OwnSums(fg.fedglb_auto(effects=ROWS), setting, model, covered)
+    client.add(Samples.over(X, y, len(y)))
+    return client.answer(0, 1)
+
+
+def honest_model(rng, theta, d, largest):
+    """A model with effects up to this size for some of the arms."""
+    names = np.sort(rng.choice(2 * ROWS, rng.integers(ROWS + 1), replace=False)).astype(float)
+    u = rng.choice([-largest, largest], names.size) * rng.choice([1.0, 0.3], names.size)
+    rows = np.column_stack([names, np.ones(names.size), u, np.zeros((names.size, d))])
+    effects = np.concatenate([[1.0, 2.0 * ROWS], rows.ravel()])
+    return SharedModel(1, np.eye(d), np.empty(0), theta, ridge=1.0, effects=effects)
 
 
 def accepted_at_a_model(rng, link, n, d, norm, further, *, limit=LIMIT):
@@ -115,12 +130,19 @@ def accepted_at_a_model(rng, link, n, d, norm, further, *, limit=LIMIT):
     """
     theta, X, y = honest_samples(rng, link, n, d, norm)
     setting = fg.fedglb_auto().setting(fg.Problem(d, link, noise=1.0), 1, None)
+    largest = float(rng.choice([0.0, 1.0, 20.0]))
+    model = honest_model(rng, theta, d, largest)
+    names = rng.integers(-1, int(rng.choice([0, 1, ROWS, 2 * ROWS])), size=(n, 1), endpoint=True)
+    rows = X if setting.width == d else np.column_stack([X, names.astype(float)])
     rewards = reward_range(link, limit)
-    answer = model_sums(link, X, y, theta, int(rng.integers(n + 1)))
-    if not (np.isfinite(answer.gradient).all() and np.isfinite(answer.hessian).all()):
+    answer = model_sums(setting, rows, y, model, int(rng.integers(n + 1)))
+    sent = (answer.gradient, answer.hessian, *([] if answer.effects is None else [answer.effects]))
+    if not all(np.isfinite(each).all() for each in sent):
         return False
-    first = limits(link, rewards, Query(theta, hessian=True))
-    check_model_sums(answer, first, setting)
+    # without effects, z is within ‖θ‖
+    reach = largest if setting.effect_ridge else 0.0
+    first = limits(link, rewards, Query(theta, hessian=True), reach)
+    check_model_sums(answer, first, setting, ROWS, 2 * ROWS)
     there = theta + further * rng.standard_normal(d) / math.sqrt(d)
     query = Query(there, hessian=True, loss=False)
     then = derivatives(link, X, y, there)
@@ -349,11 +371,12 @@ def test_rubbish_at_any_model_is_refused(name, norm):
     """Far out little is known of M, but never may a gradient be longer than n·max|r|."""
     link, rng = LINK_TYPES[name](), np.random.default_rng(1)
     theta = np.array([norm, 0.0, 0.0])
-    setting = fg.fedglb_auto().setting(fg.Problem(D, link, noise=1.0), 1, None)
+    setting = fg.fedglb_auto(effects=0).setting(fg.Problem(D, link, noise=1.0), 1, None)
     X = rng.standard_normal((20, D))
     X[:, 0] = 0.0  # predictions of 0: weights that are not tiny
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    answer = model_sums(link, X, np.ones(20), theta, 20)
+    model = SharedModel(1, np.eye(D), np.empty(0), theta, ridge=1.0)
+    answer = model_sums(setting, X, np.ones(20), model, 20)
     bound = limits(link, reward_range(link, LIMIT), Query(theta, hessian=True))
     check_model_sums(answer, bound, setting)
     worst = 20 * bound.residual * 1.01
@@ -428,3 +451,164 @@ def test_unbounded_rewards_are_bounded_by_the_limit():
     fed.coordinator = fg.Coordinator(algorithm, fed.setting, [0])
     fed.deliver(fed.coordinator.begin(1))
     assert fed.coordinator.syncs == 1
+
+
+# -- arms with effects ---------------------------------------------------------------------------
+
+ROW = D + 3
+
+
+def with_effects(updates: int, link=None, likely: float = 0.5) -> Federation:
+    """Clients with samples of five arms and of others, after so many updates."""
+    problem = fg.Problem(D, link or fg.Logistic(), noise=0.5)
+    fed = Federation(fg.fedglb_auto(1.0, effects=5), problem, N, T)
+    rng = np.random.default_rng(5)
+    items = rng.standard_normal((5, D))
+    items /= np.linalg.norm(items, axis=1, keepdims=True)
+    for client in fed.clients:
+        for k in rng.permutation(20) % 5:
+            client.observe(items[k], float(rng.random() < likely), 1, id=int(7 * k))
+        client.observe_unchecked(np.append(flat(rng), -1.0), 1.0, 1)
+    for t in range(updates):
+        fed.deliver(fed.coordinator.begin(2 + t, 0))
+    return fed
+
+
+def changed(place, change):
+    """A lie about one number of the second row; a model has two numbers before the rows."""
+
+    def lie(effects, ahead):
+        effects = effects.copy()
+        effects[ahead + ROW + place] = change(effects[ahead + ROW + place])
+        return effects
+
+    return lie
+
+
+#: About the rows of arms, in sums and in models.
+WRONG_ROWS = {
+    "none": lambda e, ahead: None,
+    "a number short": lambda e, ahead: e[:-1],
+    "a table": lambda e, ahead: e[ahead:].reshape(-1, ROW),
+    "too many rows": lambda e, ahead: np.append(e, [9999.0, *e[-ROW + 1 :]]),
+    "half a key": changed(0, lambda key: key - 0.5),
+    "a key twice": changed(0, lambda key: 0.0),
+    "keys in another order": lambda e, ahead: np.concatenate([e[:ahead], e[-ROW:], e[ahead:-ROW]]),
+    "a key below 0": lambda e, ahead: np.concatenate([e[:ahead], [-1.0], e[ahead + 1 :]]),
+    "a key too large": lambda e, ahead: np.concatenate([e[:-ROW], [65536.0], e[-ROW + 1 :]]),
+    **{
+        f"{value} at {place}": changed(place, lambda _, value=value: value)
+        for value in (math.nan, math.inf)
+        for place in range(ROW)
+    },
+}
+WRONG_SUMS = {
+    **WRONG_ROWS,
+    "a weight below 0": changed(1, lambda h: -h),
+    "a weight too large": changed(1, lambda h: h + 6.0),
+    "a weight too small": changed(1, lambda h: 0.2 * h),
+    "no weight": changed(1, lambda h: 0.0),
+    "a residual too large": changed(2, lambda g: 5.0),
+    "all residuals too large": changed(2, lambda g: -1e9),
+    "features too long": lambda e, ahead: np.append(e[:3], 1.05 * e[3:ROW]),  # of a lone arm
+    "features that no Hessian allows": changed(D + 2, lambda b: -b),
+}
+WRONG_MODELS = {
+    **WRONG_ROWS,
+    "nothing": lambda e, ahead: e[:1],
+    "no ridge": lambda e, ahead: np.append(0.0, e[1:]),
+    "NaN as the ridge": lambda e, ahead: np.append(math.nan, e[1:]),
+    "an infinite ridge": lambda e, ahead: np.append(math.inf, e[1:]),
+    "too few buckets": lambda e, ahead: np.concatenate([e[:1], [16.0], e[2:]]),
+    **{
+        f"{count} buckets": lambda e, ahead, count=count: np.concatenate([e[:1], [count], e[2:]])
+        for count in (0.0, 0.5, 48.0, 2.0**17, math.inf, math.nan)
+    },
+    "less than the ridge": changed(1, lambda D: 0.0),
+}
+
+
+@pytest.mark.parametrize("updates", [0, 2])
+def test_lies_about_effects_are_refused(updates):
+    fed = with_effects(updates)
+    coordinator = fed.coordinator
+    request = coordinator.begin(5, 0)[OFFENDER]
+    (honest,) = fed.pass_on(request)
+    assert honest.effects[::ROW].tolist() == [0.0, 7.0, 14.0, 21.0, 28.0]
+    before = coordinator.to_arrays()
+    for lie in WRONG_SUMS.values():
+        with pytest.raises(fg.InvalidInput, match="effects"):
+            coordinator.receive(dataclasses.replace(honest, effects=lie(honest.effects, 0)))
+    assert equal_arrays(coordinator.to_arrays(), before)
+    coordinator.receive(honest)
+
+
+def test_lies_about_a_models_effects_are_refused():
+    fed = with_effects(2)
+    client, model = fed.clients[0], fed.coordinator.model
+    assert model.effects.size == 2 + 5 * ROW
+    before = client.to_arrays()
+    for lie in WRONG_MODELS.values():
+        wrong = dataclasses.replace(model, effects=lie(model.effects, 2))
+        with pytest.raises(fg.InvalidInput, match="effects"):
+            client.receive(NewModel(0, 9, 0, wrong))
+    assert equal_arrays(client.to_arrays(), before)
+    client.receive(NewModel(0, 9, 0, model))
+    assert client.adopted == 9
+
+
+def test_residuals_of_all_arms_are_bounded_by_the_number_of_samples():
+    fed = with_effects(2)
+    request = fed.coordinator.begin(5, 0)[OFFENDER]
+    (honest,) = fed.pass_on(request)
+    bound, lie = fed.coordinator.update._model_limits, honest.effects.copy()
+    lie[2::ROW] = 0.99 * bound.residual * lie[1::ROW] / bound.slope[0]  # as large as each may be
+    with pytest.raises(fg.InvalidInput, match="21 samples"):
+        fed.coordinator.receive(dataclasses.replace(honest, effects=lie))
+
+
+def test_a_weight_is_at_least_0_where_rewards_have_no_bound():
+    fed = with_effects(2, fg.Identity())
+    request = fed.coordinator.begin(5, 0)[OFFENDER]
+    (honest,) = fed.pass_on(request)
+    lie = np.append([0.0, -0.1, 0.0, 0.0, 0.0, 0.0], honest.effects[ROW:])
+    with pytest.raises(fg.InvalidInput, match=r"Σw = -0\.1"):
+        fed.coordinator.receive(dataclasses.replace(honest, effects=lie))
+    fed.coordinator.receive(honest)
+
+
+def test_who_has_no_effects_neither_sends_nor_takes_them():
+    algorithm = fg.fedglb_auto(1.0, effects=0)
+    setting = algorithm.setting(fg.Problem(D), 1, None)
+    client, coordinator = fg.Client(0, algorithm, setting), fg.Coordinator(algorithm, setting, [0])
+    client.observe([0.6, 0.0, 0.8], 1.0, 1, id=3)
+    (answer,) = client.receive(coordinator.begin(1)[0])
+    assert answer.effects is None
+    with pytest.raises(fg.InvalidInput, match="effects"):
+        coordinator.receive(dataclasses.replace(answer, effects=np.empty(0)))
+    (message,) = coordinator.receive(answer)
+    wrong = dataclasses.replace(message.model, effects=np.array([1.0, 65536.0]))
+    with pytest.raises(fg.InvalidInput, match="effects"):
+        client.receive(dataclasses.replace(message, model=wrong))
+
+
+def test_a_large_effect_widens_the_limits():
+    """Where an arm's effect is large, weights are smaller than any that ‖θ‖ allows."""
+    fed = with_effects(1, likely=0.0)
+    model = fed.coordinator.model
+    far = model.effects.copy()
+    far[2 + 2 :: ROW] = 30.0
+    fed.coordinator.model = dataclasses.replace(model, effects=far)
+    fed.coordinator.started = fed.coordinator.finished = 9
+    for client in fed.clients:
+        client.receive(NewModel(client.id, 9, 0, fed.coordinator.model))
+    fed.deliver(fed.coordinator.begin(10, 0))
+    assert fed.coordinator.finished == 10
+
+
+def test_a_client_with_effects_answers_no_round():
+    """There is none in an update of effects: its samples have one number more."""
+    fed = with_effects(1)
+    (request, *_) = fed.coordinator.begin(5, 0)
+    fed.pass_on(request)
+    assert fed.clients[0].receive(Evaluate(0, request.update, 1, 0, np.zeros(D), True, True)) == []

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
+from fedglb.model import SharedModel
 from fedglb.parts.confidence.mixture import (
     CURVATURE,
     RADIUS,
@@ -89,8 +90,36 @@ def gram(fed: Federation, X: np.ndarray, theta: np.ndarray | None) -> np.ndarray
     return (X.T * fed.setting.problem.link.variance(X @ theta)) @ X
 
 
+def grown(fed: Federation, model: SharedModel, X: np.ndarray) -> tuple[np.ndarray, float]:
+    """A client's matrix after samples on top of a model, and how much its log det has grown."""
+    if model.effects is None:
+        matrix = model.matrix + gram(fed, X, model.theta)
+        return matrix, np.linalg.slogdet(matrix)[1] - np.linalg.slogdet(model.matrix)[1]
+    # the whole matrix: of θ and of one effect per key
+    (ridge, buckets), rows = model.effects[:2], model.effects[2:].reshape(-1, D + 3)
+    keys = sorted({*rows[:, 0], *(name % buckets for name in X[:, D] if name >= 0.0)})
+    u, before = np.zeros(len(keys)), np.diag([0.0] * D + [ridge] * len(keys))
+    before[:D, :D] = model.matrix
+    for key, precision, effect, *b in rows:
+        k = keys.index(key)
+        u[k], before[D + k, D + k] = effect, precision
+        before[:D, D + k] = before[D + k, :D] = b
+        before[:D, :D] += np.outer(b, b) / precision
+    after, link = before.copy(), fed.setting.problem.link
+    for x, name in zip(X[:, :D], X[:, D], strict=True):
+        whole, z = np.append(x, np.zeros(len(keys))), x @ model.theta
+        if name >= 0.0:
+            k = keys.index(name % buckets)
+            whole[D + k], z = 1.0, z + u[k]
+        weight = max(link.variance(z), (link.mean(z) - link.mean(0.0)) / z if z else 0.0)
+        after += weight * np.outer(whole, whole)
+    cross = after[:D, D:]
+    matrix = after[:D, :D] - cross @ np.linalg.solve(after[D:, D:], cross.T)
+    return matrix, np.linalg.slogdet(after)[1] - np.linalg.slogdet(before)[1]
+
+
 # DisLinUCB's update is over once the covariances are there, one exchange mostly with one answer.
-ASKED = {"dislinucb": 1, "mix": 2, "auto": 1, "auto, thompson": 1}
+ASKED = {"dislinucb": 1, "mix": 2, "auto": 1, "auto, thompson": 1, "effects": 1}
 SILENCES = [(name, k) for name in REFITTING for k in range(ASKED.get(name, 3))]
 
 
@@ -108,7 +137,8 @@ def test_the_model_is_that_of_the_others(name, after):
     assert fed.coordinator.last_update.samples == twin.last_update.samples == n
     # λ and sums are of those that answered: Hessians at the model before, where that was enough
     at = before.theta if fed.coordinator.last_update.rounds == 1 else None
-    if fed.algorithm.local_update.metric == "covariance" or at is not None:
+    with_effects = model.effects is not None
+    if fed.algorithm.local_update.metric == "covariance" or (at is not None and not with_effects):
         M = sum(gram(fed, c.samples.X, at) for c in fed.clients if c.id != LEFT_OUT)
         prior = fed.algorithm.local_update.prior(fed.setting.in_force(model))
         assert_allclose(model.matrix, prior * np.eye(D) + M, rtol=1e-12)
@@ -122,9 +152,8 @@ def test_the_left_out_client_has_all_its_samples_on_top(name):
     left, model = fed.clients[LEFT_OUT], fed.coordinator.model
     assert left.state.epoch == epoch + 1
     if fed.algorithm.local_update.tracks_gain:
-        own = gram(fed, left.samples.X, model.theta)
-        assert_allclose(left.state.matrix, model.matrix + own, rtol=1e-12)
-        gain = np.linalg.slogdet(left.state.matrix)[1] - np.linalg.slogdet(model.matrix)[1]
+        matrix, gain = grown(fed, model, left.samples.X)
+        assert_allclose(left.state.matrix, matrix, rtol=1e-12)
         assert_allclose(left.state.log_gain, gain, rtol=1e-9)
     included = fed.clients[0]
     assert_array_equal(included.state.matrix, model.matrix)
@@ -157,9 +186,8 @@ def test_samples_that_come_during_an_update_change_nothing_in_it(name):
 
     def interrupt(message):
         if isinstance(message, Derivatives | Covariance | ModelSums) and message.client == 1:
-            x = np.array([0.6, 0.0, -0.8])
-            extra.append(x)
-            busy.clients[1].observe(x, 1.0, t=13)
+            busy.clients[1].observe([0.6, 0.0, -0.8], 1.0, t=13, id=2)
+            extra.append(busy.clients[1].samples.X[-1])
 
     busy.hook = interrupt
     busy.deliver(busy.coordinator.begin(13, 0))
@@ -167,9 +195,8 @@ def test_samples_that_come_during_an_update_change_nothing_in_it(name):
     assert same_model(busy.coordinator, calm.coordinator)
     state = busy.clients[1].state
     if busy.algorithm.local_update.tracks_gain:
-        model = calm.coordinator.model
-        later = gram(busy, np.array(extra), model.theta)
-        assert_allclose(state.matrix, model.matrix + later, rtol=1e-12)
+        matrix, _ = grown(busy, calm.coordinator.model, np.array(extra))
+        assert_allclose(state.matrix, matrix, rtol=1e-12)
 
 
 def test_answers_in_any_order_give_the_same_bits():

@@ -16,6 +16,8 @@ from fedglb.protocol.messages import (
     Evaluate,
     MaskedSum,
     ModelSums,
+    NewModel,
+    SumsRequest,
 )
 from tests.protocol.driver import Federation, communicating, one_pass
 
@@ -35,9 +37,10 @@ def federation(name: str) -> Federation:
 
 
 def payload(value: object) -> list[np.ndarray]:
-    """Every number in a message, however deep."""
+    """Every number in a message, however deep; without the effects of arms."""
     if dataclasses.is_dataclass(value):
-        return [a for f in dataclasses.fields(value) for a in payload(getattr(value, f.name))]
+        names = [f.name for f in dataclasses.fields(value) if f.name != "effects"]
+        return [a for name in names for a in payload(getattr(value, name))]
     if isinstance(value, np.ndarray):
         return [value]
     if isinstance(value, float):
@@ -53,11 +56,23 @@ def test_no_message_carries_a_sample(name):
     kinds = {type(message) for message in fed.sent}
     one_exchange = getattr(fed.algorithm.solver, "starts_at_model", False)
     assert (ModelSums in kinds, Covariance in kinds) == (one_exchange, not one_exchange)
-    rounds = name != "dislinucb"
+    rounds = name not in ("dislinucb", "effects")
     assert ({Evaluate, Derivatives} <= kinds) == rounds
     left_out = {Covariance if one_exchange else ModelSums}
     asks = not name.startswith("variant")  # on a schedule, nobody does
     assert not (asks and rounds) or kinds == set(MESSAGES) - left_out - {BatchSums, MaskedSum}
+
+
+def test_the_sums_of_an_arm_give_the_arm_away():
+    """As docs/privacy.md says: its features, how often it was played, and what came of it."""
+    algorithm = fg.fedglb_auto()
+    client = fg.Client(0, algorithm, algorithm.setting(fg.Problem(D), 1, None))
+    for t, reward in enumerate([1.0, 0.0, 1.0], 1):
+        client.observe([0.6, 0.0, 0.8], reward, t, id=5)
+    (answer,) = client.receive(SumsRequest(0, 1))
+    key, h, g, *b = answer.effects  # at θ = 0 a weight is 1/4, a residual 1/2 − y
+    assert (key, h, g) == (5.0, 0.75, -0.5)
+    np.testing.assert_allclose(np.array(b) / h, [0.6, 0.0, 0.8], rtol=1e-15)
 
 
 def test_the_walk_finds_a_sample_where_there_is_one():
@@ -73,7 +88,7 @@ def test_the_walk_finds_a_sample_where_there_is_one():
 
 
 def walk(fed, messages):
-    X = np.concatenate([c.samples.X for c in fed.clients])
+    X = np.concatenate([c.samples.X[:, :D] for c in fed.clients])
     for message in messages:
         for numbers in payload(message):
             # what a radius needs is few numbers; never is there a row per sample
@@ -121,6 +136,19 @@ def test_scalars_of_each_message_type():
     # variant 3's clients also need b and the covariance of gradients
     lazy = entries("variant 3")
     assert lazy["NewModel"][2] == lazy["NewModel"][0] * (2 * D + 2 * TRIANGLE + 2)
+
+
+def test_scalars_of_effects():
+    fed = federation("effects")
+    sums = [m for m in fed.sent if isinstance(m, ModelSums)]
+    assert {m.effects.size % (D + 3) for m in sums} == {0}
+    assert len({m.effects.size for m in sums}) > 3
+    models = [m for m in fed.sent if isinstance(m, NewModel)]
+    up, down = (fed.coordinator.ledger.entries[kind].scalars for kind in (
+        ("ModelSums", "up"), ("NewModel", "down"),
+    ))  # fmt: skip
+    assert up == sum(D + TRIANGLE + m.effects.size for m in sums)
+    assert down == sum(D + TRIANGLE + 1 + m.model.effects.size for m in models)
 
 
 def test_scalars_of_one_exchange():

@@ -99,7 +99,8 @@ class Restarting(Federation):
 
 
 ALONE = {"n-ons-glm": fg.n_ons_glm(), "n-ucb-glm": fg.n_ucb_glm(), "one-ucb-glm": fg.one_ucb_glm()}
-ALGORITHMS = one_pass() | communicating() | ALONE
+FEW = {"few effects": fg.fedglb_auto(1.0, effects=3)}
+ALGORITHMS = one_pass() | communicating() | ALONE | FEW
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,10 @@ def test_restarting_before_every_message_changes_nothing(name):
         assert equal_arrays(one.to_arrays(), other.to_arrays())
     if name == "lbfgs, then newton":
         assert "gradient and Hessian rounds in one solve" in restarting.phases
-    if name in communicating() and name != "dislinucb":
+    if "effects" in name:
+        assert steady.coordinator.model.effects.size > 2
+        assert (GATHERING, False) in restarting.phases
+    elif name in communicating() and name != "dislinucb":
         assert {(GATHERING, False), (SOLVING, False), (SOLVING, True)} <= restarting.phases
 
 

@@ -18,6 +18,7 @@ from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, instance, integer, number, one_of, under
 from fedglb.federation.names import one_line
 from fedglb.links import Link
+from fedglb.model import triangle_size
 from fedglb.parts.global_update import AGD
 from fedglb.parts.trigger import Geometric
 from fedglb.problem import Problem
@@ -29,6 +30,7 @@ from fedglb.setting import Setting
 LEAP = 2**44
 #: With more features a covariance does not fit into a message (8 MiB).
 LARGEST_DIM = 1400
+_LARGEST_MODEL = 2**20 - 1024  # numbers
 #: The fact with the members of secure sums: the only one that may change.
 ROSTER = "roster"
 _LARGE = 10**16  # numbers from here on are written with an exponent
@@ -58,9 +60,14 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
                 algorithm = build(preset, {**given, "solver": "newton"})
         with under("problem"):
             problem = self.problem.build()
-        return Agreement(
+        agreement = Agreement(
             problem, algorithm, self.max_clients, self.reward_limit, self.feature_map, self.minimum
         )
+        d, room = problem.dim, _LARGEST_MODEL - triangle_size(problem.dim) - problem.dim
+        if agreement.effects * (d + 3) > room:
+            allowed = f"at most {room // (d + 3)}: a model of {d} features is one message of 8 MiB"
+            raise InvalidInput(("algorithm", "effects"), agreement.effects, allowed)
+        return agreement
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,17 @@ class Agreement:
     def setting(self) -> Setting:
         """The setting of clients and coordinator; it has no horizon."""
         return self.algorithm.setting(self.problem, self.max_clients, None, self.minimum)
+
+    @property
+    def effects(self) -> int:
+        """The number of arms that can have an effect of their own; 0: arms have none."""
+        return self.algorithm.local_update.effects if self.setting.effect_ridge else 0
+
+    @property
+    def largest_answer(self) -> int:
+        """The numbers of a client's largest message."""
+        d = self.problem.dim
+        return d + triangle_size(d) + self.effects * (d + 3)
 
     def check_reward(self, reward: float) -> float:
         """Return `reward` as a float that every member accepts, or raise `InvalidInput`."""

@@ -103,10 +103,14 @@ class ArmSums:
     def reduced(
         self, setting: Setting, hessian: FloatArray, pull: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return Hessian and pull of θ's system once the effects are eliminated."""
+        """Return Hessian and pull of θ's system once the effects are eliminated.
+
+        The Hessian is symmetric to the bit: a message has one triangle of it.
+        """
         D = self.h + setting.effect_ridge
         per = self.b / D[:, None]
-        return hessian - self.b.T @ per, pull + self.b.T @ self.u - per.T @ self.p
+        gone = self.b.T @ per
+        return hessian - 0.5 * (gone + gone.T), pull + self.b.T @ self.u - per.T @ self.p
 
     def effects(self, setting: Setting, theta: FloatArray) -> FloatArray:
         """Return the effects given θ, shape (m,)."""

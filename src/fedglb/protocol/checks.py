@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.errors import InvalidInput, array, integer, number
+from fedglb.errors import InvalidInput, array, finite, integer, number
+from fedglb.kernels.effects import BUCKETS
 from fedglb.kernels.linalg import asymmetry, cholesky, inverse_quadratic, is_definite
 from fedglb.links import Link
 from fedglb.model import SharedModel
@@ -29,6 +30,7 @@ _SLACK = 1e-8  # ‖x‖ may exceed 1 by rounding; relative to the number of sam
 # Relative. The extremes of a link are searched on a grid, which may be off by this much; rounding
 # errors of sums over up to 10⁹ samples are far smaller.
 MARGIN = 1e-3
+_MORE = 1.0 + MARGIN
 _UNIT = 2.0**-53
 _FAR = 700.0  # a link's functions may overflow at larger |z|
 _TINY = 1e-100  # of slopes
@@ -117,13 +119,16 @@ def reward_range(link: Link, limit: float | None) -> tuple[float, float]:
     return max(low, -limit), min(high, limit)
 
 
-def limits(link: Link, rewards: tuple[float, float], query: Query, effect: float = 0.0) -> Limits:
-    """Return the limits for |z| ≤ ‖θ‖ + effect and y within `rewards`; infinite without a limit.
+def limits(
+    link: Link, rewards: tuple[float, float], query: Query, largest_effect: float = 0.0
+) -> Limits:
+    """Return the limits for |z| ≤ ‖θ‖ + max|u| and y within `rewards`; infinite without a limit.
 
-    μ increases with z, and so the cumulant m, with m′ = μ, is convex.
+    μ increases with z, and so the cumulant m, with m′ = μ, is convex. A secant of μ is a mean of
+    slopes: weights that are at least the secants have the limits of slopes.
     """
-    reach = float(np.linalg.norm(query.theta)) + effect  # ‖x‖ ≤ 1
-    reach = reach * (1.0 + 1e-8) + 1e-8  # and rounding
+    furthest = float(np.linalg.norm(query.theta)) + largest_effect
+    reach = furthest * (1.0 + 1e-8) + 1e-8  # ‖x‖ ≤ 1, and rounding
     if not reach <= _FAR:
         return Limits(query)
     low, high = rewards
@@ -198,8 +203,16 @@ def check_covariance(
         _check_sum("b", b, Batch.of(message), max(abs(y) for y in rewards))
 
 
-def check_model_sums(message: ModelSums, limits: Limits, setting: Setting) -> None:
+def check_model_sums(
+    message: ModelSums,
+    limits: Limits,
+    setting: Setting,
+    effects: int = 0,
+    buckets: float = BUCKETS,
+) -> None:
     """Raise unless these can be gradient and Hessian of `message.samples` samples at the model.
+
+    `effects` is the largest number of arms with an effect, `buckets` bounds their keys.
 
     M = Σ x xᵀ is not known: the trace of the Hessian is at most n times the largest slope, and
     the gradient is measured by the Hessian over the smallest one, which is at least M. That is
@@ -214,6 +227,64 @@ def check_model_sums(message: ModelSums, limits: Limits, setting: Setting) -> No
     if not is_definite(1.0, hessian, 0.0, hessian, _slack(n, hessian)):
         raise InvalidInput("hessian", "indefinite", "a positive semi-definite matrix")
     _check_sum("gradient", gradient, Batch.of_hessian(message, limits.slope), limits.residual)
+    rows = _rows("effects", message.effects, setting, effects, buckets)
+    if rows is not None:
+        _check_arm_sums(rows, n, hessian, limits)
+
+
+def _check_arm_sums(rows: FloatArray, n: int, hessian: FloatArray, limits: Limits) -> None:
+    """Raise unless these can be the arms' h = Σw, g = Σ(μ − y) and b = Σwx among n samples.
+
+    ‖x‖ ≤ 1 bounds b. What is left of Σwxxᵀ without the arms' means, Σw(x − b/h)(x − b/h)ᵀ, is
+    positive semi-definite; by Cauchy and Schwarz the rounding errors of bbᵀ/h are, as those of the
+    Hessian, at most a few n·u of its trace.
+    """
+    (least, most), largest = limits.slope, limits.residual
+    h, g, b = rows[:, 1], np.abs(rows[:, 2]), rows[:, 3:]
+    if np.any(h < 0.0):
+        raise InvalidInput("effects", f"Σw = {h.min():g}", "weights of at least 0")
+    with np.errstate(over="ignore"):  # e^z at an extreme θ
+        _at_most("Σw of effects", h.sum(), n, most)
+        _at_most("Σ|Σ(μ − y)| of effects", g.sum(), n, largest)
+        if least > _TINY and largest < math.inf and np.any(g * least > largest * h * _MORE):
+            allowed = f"at most {largest / least:g} for a weight of 1"
+            raise InvalidInput("Σ(μ − y) of effects", "too large for its Σw", allowed)
+        apart = np.maximum(h, _TINY)[:, None]
+        if not np.all(np.linalg.norm(b / apart, axis=1) <= _MORE):
+            raise InvalidInput("Σwx of effects", "longer than Σw", "arms of norm at most 1")
+        means = b / np.sqrt(apart)
+        if not is_definite(1.0, hessian, -1.0, means.T @ means, 2.0 * _slack(n, hessian)):
+            raise InvalidInput("Σwx of effects", "too large", "what the Hessian allows")
+
+
+def _at_most(argument: str, total: float, n: int, each: float) -> None:
+    most = n * each if n else 0.0
+    if not total <= most * _MORE:
+        raise InvalidInput(argument, float(total), f"at most {most:g}, for {n} samples")
+
+
+def _rows(
+    argument: str, value: FloatArray | None, setting: Setting, most: int, buckets: float
+) -> FloatArray | None:
+    """Return rows of arms with effects, each with its key, two numbers and b; None: no effects."""
+    d = setting.problem.dim
+    if (value is not None) != (setting.effect_ridge > 0.0):
+        given = "missing" if value is None else "given"
+        allowed = "rows of arms" if value is None else "no value: arms have no effects"
+        raise InvalidInput(argument, given, allowed)
+    if value is None:
+        return None
+    if value.ndim != 1 or value.size % (d + 3) or value.size > most * (d + 3):
+        allowed = f"one axis, and {d + 3} numbers for each of at most {most} arms"
+        raise InvalidInput(f"{argument}.shape", value.shape, allowed)
+    rows = finite(argument, value.reshape(-1, d + 3))
+    keys = rows[:, 0]
+    wrong = (keys != np.floor(keys)) | (keys < 0.0) | (keys >= buckets)
+    wrong[1:] |= np.diff(keys) <= 0.0
+    if wrong.any():
+        allowed = f"whole numbers that increase, below {buckets:g}"
+        raise InvalidInput(f"key of {argument}", float(keys[wrong][0]), allowed)
+    return rows
 
 
 def check_derivatives(message: Derivatives, batch: Batch, limits: Limits, setting: Setting) -> None:
@@ -312,6 +383,22 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
     if model.ridges is not None:
         for k, each in enumerate(model.ridges.tolist()):
             number(f"ridges[{k}]", each, above=0.0)
+    _check_effects(model.effects, algorithm, setting)
+
+
+def _check_effects(effects: FloatArray | None, algorithm: Algorithm, setting: Setting) -> None:
+    """Raise unless these are λ₂, the number of buckets and the rows of arms in a model."""
+    ridge, buckets = 1.0, 1.0
+    if effects is not None:
+        if effects.ndim != 1 or effects.size < 2:
+            raise InvalidInput("effects.shape", effects.shape, "one axis, and at least 2 numbers")
+        ridge = number("effects[0]", float(effects[0]), above=0.0)
+        buckets, effects = float(effects[1]), effects[2:]
+        if buckets not in (2.0**k for k in range(BUCKETS.bit_length())):
+            raise InvalidInput("effects[1]", buckets, f"a power of two from 1 to {BUCKETS}")
+    rows = _rows("effects", effects, setting, algorithm.local_update.effects, buckets)
+    if rows is not None and np.any(rows[:, 1] < ridge):
+        raise InvalidInput("effects", f"D = {rows[:, 1].min():g}", f"at least λ₂ = {ridge:g}")
 
 
 def _exactly(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.sums import sum_over_clients
 from fedglb.model import shared_theta
-from fedglb.parts.local_update import LocalState
+from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.privacy.noise import NoiseSource, SystemNoise
 from fedglb.protocol.checks import check_model
 from fedglb.protocol.learner import Choosing, Learner
@@ -119,7 +119,7 @@ class Client(Learner):
         super()._learn(x, y)
         self.sums.add(self.samples)
 
-    def absorb(self, X: ArrayLike, y: ArrayLike) -> None:
+    def absorb(self, X: ArrayLike, y: ArrayLike, ids: Sequence[int | str] | None = None) -> None:
         """Learn existing samples before the first step (warm start).
 
         Parameters
@@ -128,6 +128,8 @@ class Client(Learner):
             The arms that were played, shape (n, d).
         y
             Their rewards, shape (n,).
+        ids
+            The arms' ids, as for `choose`. None: arms recur if their features do.
 
         Raises
         ------
@@ -143,8 +145,8 @@ class Client(Learner):
         rewards = array("y", y, (table.shape[0],))
         for k, value in enumerate(rewards):
             self.setting.problem.check_reward(float(value), f"y[{k}]")
-        for x, value in zip(table, rewards, strict=True):
-            self._learn(x, float(value))
+        for row, value in zip(self.rows(table, ids), rewards, strict=True):
+            self._learn(row, float(value))
 
     def receive(self, message: Message) -> list[Message]:
         """Handle a message from the coordinator; repeated and stale ones are ignored.
@@ -237,8 +239,10 @@ class Client(Learner):
         return at_hand and self.frozen == len(self.samples)
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
-        if self.batches is not None:
-            return []  # a one-pass update has no rounds: they would reveal samples again
+        if self.batches is not None or self.offers is not None:
+            # one-pass updates have no rounds, which would reveal samples again; nor has an update
+            # of effects
+            return []
         if message.update != self.update or message.update <= self.adopted:
             return []  # of a finished update, or of one without this client
         link, d = self.setting.problem.link, self.setting.problem.dim
@@ -293,7 +297,8 @@ class Client(Learner):
         self.algorithm.local_update.adopt(choosing.setting, state, message.model)
         if self.sums.at_model:
             sums = OwnSums(self.algorithm, self.agreed, message.model, covered)
-        adoption = Adoption(message.update, covered, choosing, to_arrays(state), state, sums)
+        base = _stored(self.algorithm.local_update, state)
+        adoption = Adoption(message.update, covered, choosing, base, state, sums)
         adoption.catch_up(self.samples)
         return adoption
 
@@ -352,21 +357,21 @@ class Client(Learner):
             With the state that follows from `base` and the samples.
         """
         local = algorithm.local_update
-        state = local.begin(setting) if base is None else from_arrays(local.state_type, base)
+        state = local.begin(setting) if base is None else _restored(local, setting, base)
         client = cls(id, algorithm, setting, seed, noise)
         client._hold(samples, state, numbers)
         local.replay(client.setting, client.state, samples, client.covered)
         return client
 
     def to_arrays(self) -> Arrays:
-        """Return the whole state as plain arrays."""
+        """Return the whole state as plain arrays, but for the counts of what was offered."""
         return {
             "X": self.samples.X.copy(),
             "y": self.samples.y.copy(),
             "sums": self.sums.matrix.copy(),
             "vector_sums": self.sums.vector.copy(),
             **{name: np.array(getattr(self, name)) for name in _NUMBERS},
-            **prefixed(to_arrays(self.state), "state"),
+            **prefixed(_stored(self.algorithm.local_update, self.state), "state"),
             **({"bank": np.array(self.bank)} if self.bank else {}),
             **({} if self.batches is None else prefixed(self.batches.to_arrays(), "batches")),
         }
@@ -396,7 +401,7 @@ class Client(Learner):
             It shares nothing with `arrays`.
         """
         X, y = np.array(arrays["X"]), np.array(arrays["y"])
-        state = from_arrays(algorithm.local_update.state_type, nested(arrays, "state"))
+        state = _restored(algorithm.local_update, setting, nested(arrays, "state"))
         numbers = {name: int(arrays[name]) for name in _NUMBERS}
         client = cls(id, algorithm, setting, seed, noise)
         client._hold(Samples.over(X, y, len(y)), state, numbers)
@@ -404,3 +409,20 @@ class Client(Learner):
         if client.batches is not None:
             client.batches.restore(nested(arrays, "batches"))
         return client
+
+
+def _stored(local: LocalUpdate[Any], state: LocalState) -> Arrays:
+    """Return a state as arrays, without the room behind its counters."""
+    arrays = to_arrays(state)
+    arrays["counters"] = arrays["counters"][: local.counters_in_use(state)]
+    return arrays
+
+
+def _restored(
+    local: LocalUpdate[Any], setting: Setting, arrays: Mapping[str, NDArray[Any]]
+) -> LocalState:
+    """Return the state of `_stored`, with room behind its counters."""
+    state: LocalState = from_arrays(local.state_type, arrays)
+    used, state.counters = state.counters, local.begin(setting).counters
+    state.counters[: used.size] = used
+    return state

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
-from fedglb.kernels.effects import KEYS, PAIRS, name_arms, shift_arms
+from fedglb.kernels.effects import COUNTS, KEYS, OFTEN, PAIRS, name_arms, shift_arms
 from fedglb.kernels.layout import NAME, OFFSET, SCORES, SHIFTED, UPPER, WIDTHS, work_rows
 from fedglb.model import SharedModel
 from fedglb.parts.choice import check_first, choice_params, scores_of
@@ -215,6 +215,27 @@ class Learner:
         name_arms(columns, self.offers, names)
         return names
 
+    def rows(self, X: FloatArray, ids: Sequence[int | str] | None = None) -> FloatArray:
+        """Return the rows of samples whose arms were played, in order, elsewhere.
+
+        Parameters
+        ----------
+        X
+            The arms, shape (n, d).
+        ids
+            Their ids. None: they are counted by their features, as if each had been offered here.
+
+        Returns
+        -------
+        array
+            The arms, and where arms have effects their names; shape (n, `Setting.width`).
+        """
+        if self.offers is None:
+            return X
+        columns = np.ascontiguousarray(X.T)
+        names = self.names(columns, ids)
+        return np.column_stack([X, self._with_effects(columns, names)[NAME]])
+
     @property
     def clock(self) -> int:
         """The newest known step: the client's own, or the last model's."""
@@ -318,6 +339,16 @@ class Learner:
             name_arms(columns, self.offers.copy(), names)
         return names
 
+    def _offered_name(self, column: FloatArray) -> FloatArray:
+        """Return the name that an arm had when it was last offered."""
+        assert self.offers is not None
+        (name,) = self._known_names(column)
+        key = int(name if name >= 0.0 else -1.0 - name)
+        first = 2 * (key % PAIRS)
+        pair = [int(slot) for slot in self.offers[first : first + 2]]
+        often = any(slot // COUNTS == key and slot % COUNTS >= OFTEN for slot in pair)
+        return np.array([float(key) if often else -1.0 - key])
+
     def _with_effects(self, columns: FloatArray, names: FloatArray) -> FloatArray:
         """Return the scratch of a decision, with what effects add to these arms."""
         work = np.empty((work_rows(names.size > 0, columns.shape[0]), columns.shape[1]))
@@ -364,7 +395,7 @@ class Learner:
         integer("t", t)
         if self.offers is not None:
             column = features[:, None]
-            names = self._known_names(column) if id is None else names_of([id], 1)
+            names = self._offered_name(column) if id is None else names_of([id], 1)
             features = np.append(features, self._with_effects(column, names)[NAME])
         fires = self.observe_unchecked(features, y, t)
         return [SyncRequest(self.id, t, self.adopted)] if fires else []

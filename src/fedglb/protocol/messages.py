@@ -1,6 +1,7 @@
 """The messages between clients and coordinator, and the ledger that counts them.
 
-No message carries a raw sample. A message is defined here and nowhere else: `federation.wire`
+No message carries a raw sample, but where arms have effects, the sums of an arm with few samples
+give these away (docs/privacy.md). A message is defined here and nowhere else: `federation.wire`
 derives its bytes from the types of its fields.
 """
 
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 import numpy as np
 
 from fedglb.model import SharedModel, triangle_size
-from fedglb.typing import Count, Integers, Numbers, Signature, Symmetric, Vector
+from fedglb.typing import Count, Integers, Rows, Signature, Symmetric, Vector
 
 if TYPE_CHECKING:
     import polars as pl
@@ -104,7 +105,7 @@ class ModelSums(Message):
     samples: Count
     gradient: Vector
     hessian: Symmetric
-    effects: Numbers | None = None
+    effects: Rows | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -63,7 +63,8 @@ def prefixed(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
 def stack(parts: Mapping[Any, Any]) -> Arrays:
     """Turn a dictionary of dataclasses of one kind into arrays, with one row per key.
 
-    If only some of them have an optional field, another array lists the rows that have it.
+    If only some of them have an optional field, another array lists the rows that have it. If a
+    field's lengths differ, its arrays are one behind the other, and another array has the lengths.
     """
     if not parts:
         return {}
@@ -71,7 +72,12 @@ def stack(parts: Mapping[Any, Any]) -> Arrays:
     out: Arrays = {"keys": np.array(list(parts))}
     for name in dict.fromkeys(name for row in rows for name in row):
         having = [k for k, row in enumerate(rows) if name in row]
-        out[name] = np.stack([rows[k][name] for k in having])
+        values = [rows[k][name] for k in having]
+        if len({value.shape for value in values}) == 1:
+            out[name] = np.stack(values)
+        else:
+            out[name] = np.concatenate(values)
+            out[_LENGTHS + name] = np.array([value.size for value in values])
         if len(having) < len(rows):
             out[_ROWS + name] = np.array(having)
     return out
@@ -84,11 +90,14 @@ def unstack(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> dict[Any, T]:
     keys = arrays["keys"].tolist()
     rows: list[Arrays] = [{} for _ in keys]
     for name, values in arrays.items():
-        if name != "keys" and not name.startswith(_ROWS):
+        if name != "keys" and not name.startswith((_ROWS, _LENGTHS)):
             having = arrays.get(_ROWS + name, np.arange(len(keys)))
-            for k, value in zip(having.tolist(), values, strict=True):
+            each: Iterable[NDArray[Any]] = values
+            if _LENGTHS + name in arrays:
+                each = np.split(values, np.cumsum(arrays[_LENGTHS + name])[:-1])
+            for k, value in zip(having.tolist(), each, strict=True):
                 rows[k][name] = value
     return {key: from_arrays(kind, row) for key, row in zip(keys, rows, strict=True)}
 
 
-_ROWS = "rows of "
+_ROWS, _LENGTHS = "rows of ", "lengths of "

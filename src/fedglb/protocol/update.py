@@ -158,7 +158,8 @@ class Update:
             self.replies[client] = message
             return
         if isinstance(message, ModelSums):
-            check_model_sums(message, self._limits_at(self._first_query), self.setting)
+            effects, (_, buckets) = self.algorithm.local_update.effects, effects_of(self.previous)
+            check_model_sums(message, self._model_limits, self.setting, effects, buckets)
         else:
             kept = self.kept.get(client)
             assert not isinstance(kept, ModelSums)
@@ -169,14 +170,17 @@ class Update:
         """Return the bounds for a client's derivatives."""
         part, kept = self.gathered[client], self.kept.get(client)
         if isinstance(part, ModelSums):
-            return Batch.of_hessian(part, self._limits_at(self._first_query).slope)
+            return Batch.of_hessian(part, self._model_limits.slope)
         assert not isinstance(kept, ModelSums)
         return Batch.of(part, kept)
 
     @cached_property
-    def _first_query(self) -> Query:
-        """What participants answer first, where the solver starts at the last model."""
-        return Query(shared_theta(self.previous, self.setting.problem.dim), hessian=True)
+    def _model_limits(self) -> Limits:
+        """Bounds on what participants answer first, where the solver starts at the last model."""
+        d, (rows, _) = self.setting.problem.dim, effects_of(self.previous)
+        query = Query(shared_theta(self.previous, d), hessian=True)
+        largest = float(np.max(np.abs(rows[2 :: d + 3]), initial=0.0))
+        return limits(self.setting.problem.link, self.rewards, query, largest)
 
     def _limits_at(self, query: Query) -> Limits:
         """Bounds on one sample's contribution; cached, because custom links need a search."""

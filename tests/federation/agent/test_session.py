@@ -118,7 +118,7 @@ def test_a_request_that_comes_again_gets_the_same_answer_on_the_same_samples(nod
 
 def test_where_updates_are_one_exchange_the_answer_is_at_the_model_held(tmp_path):
     """Before the model it says what it holds; and after a restart the answer is the same."""
-    agreement = agreed(algorithm=fg.fedglb_auto(1e9))
+    agreement = agreed(algorithm=fg.fedglb_auto(1e9, effects=0))
     node = Node("a", tmp_path / "a.db", agreement, seed=1)
     node.feed(5)
     client = fg.Client("a", agreement.algorithm, agreement.setting)

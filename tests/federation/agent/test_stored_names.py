@@ -16,13 +16,14 @@ from tests.federation.helpers.agent_driver import Alone, feed
 
 PROBLEM = fg.Problem(dim=3)
 AGREED = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=1)
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x6167656E
 COLUMNS = {
     "facts": ["name", "value"],
     "decisions": [
         "number", "prefix", "made", "t", "arms", "arm", "arm_id", "x", "score", "width",
         "propensity", "model", "sequence", "step", "reward", "rewarded", "propensity_error",
+        "room",
     ],
     "snapshots": ["number", "last_sequence", "withdrawn"],
     "adopted_model": ["one", "number", "last_sequence", "base"],
@@ -84,7 +85,7 @@ def test_tables_columns_and_facts(used):
         (fg.fedglb_ucb(threshold=10.0), {"base.theta"}),
         (fg.dislinucb(threshold=10.0), {"base.b"}),
         (fg.fedglb_mix(threshold=10.0), {"base.theta"}),
-        (fg.fedglb_auto(), {"base.theta", "base.ridge"}),
+        (fg.fedglb_auto(), {"base.theta", "base.ridge", "base.effects"}),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

@@ -472,7 +472,8 @@ def check_all_at_zero(running):
     for node in running.all():
         samples = node.learner.protocol_client.samples
         clients[node.name] = fg.Client(node.name, algorithm, setting)
-        clients[node.name].absorb(samples.X, samples.y)
+        for x, y in zip(samples.X, samples.y, strict=True):
+            clients[node.name].observe_unchecked(x, float(y), 1)
     coordinator = fg.Coordinator(algorithm, setting, clients)
     queue = coordinator.begin(running.coordinator.t)
     while queue:
@@ -481,7 +482,7 @@ def check_all_at_zero(running):
         queue += receiver.receive(message)
     ours, theirs = running.coordinator.model, coordinator.model
     # up to rounding: what a model covered is summed in one pass, and here sample by sample
-    for name in ("theta", "matrix", "ridge"):
+    for name in ("theta", "matrix", "ridge", "effects"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-12)
     assert running.coordinator.last_update.samples == coordinator.last_update.samples
 

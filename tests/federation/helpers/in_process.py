@@ -23,7 +23,7 @@ from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.model import SharedModel
 from tests.federation.helpers.nats_federation import PATIENCE, Running
-from tests.federation.helpers.recorded import stream
+from tests.federation.helpers.recorded import ITEMS, stream
 
 #: By hand, a client beats when it is told to: only a test that wants it is impatient.
 _PATIENT = {"time_limit": 1e4, "absent_after": 1e4}
@@ -108,7 +108,7 @@ def play(agent: Agent, name: str, samples: int) -> None:
     first = agent.status.samples
     X, y = stream(name, agent._client.agreement.problem.dim, first + samples)
     for k in range(first, first + samples):
-        agent.observe(agent.choose(X[k : k + 1], t=k + 1).id, float(y[k]))
+        agent.observe(agent.choose(X[k : k + 1], [k % ITEMS], t=k + 1).id, float(y[k]))
 
 
 @contextmanager
@@ -130,8 +130,8 @@ def client_of(agreement: Agreement, name: str, samples: int) -> fg.Client:
     """The protocol's client with the first samples of its `stream`."""
     client = fg.Client(name, agreement.algorithm, agreement.setting)
     X, y = stream(name, agreement.problem.dim, samples)
-    for t, (x, reward) in enumerate(zip(X, y, strict=True), 1):
-        client.observe_unchecked(x, float(reward), t)
+    for k, (x, reward) in enumerate(zip(X, y, strict=True)):
+        client.observe(x, float(reward), k + 1, id=k % ITEMS)
     return client
 
 

@@ -22,7 +22,7 @@ from fedglb.problem import Problem
 from fedglb.protocol.update import IDLE
 from tests.federation.helpers.kill_points import Fault, Faults, install
 from tests.federation.helpers.nats_federation import PATIENCE
-from tests.federation.helpers.recorded import stream
+from tests.federation.helpers.recorded import ITEMS, stream
 
 # Real processes, but what they all load is loaded once: a start takes a tenth of the time.
 _processes = multiprocessing.get_context("forkserver")
@@ -141,7 +141,7 @@ class Learning(Obedient):
         """Go on with the stream where the file ends; say of each sample that it was taken."""
         X, y = stream(self.name, self.dim, until)
         for k in range(self.agent.status.samples, until):
-            decision = self.agent.choose(X[k : k + 1])
+            decision = self.agent.choose(X[k : k + 1], [k % ITEMS])
             self.agent.observe(decision.id, float(y[k]))
             self.say(acknowledged=k + 1)
             self.faults.before("observe returned")

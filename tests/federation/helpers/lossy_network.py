@@ -206,7 +206,7 @@ class Harness:
 
     def tell(self, outgoing: Sequence[Outgoing]) -> None:
         for name, payload in outgoing:
-            message = decode_down(payload, name, self.dim)[1]
+            message = decode_down(payload, name, self.dim, self.agreement.effects)[1]
             self.said.append((self.now, "down", name, message))
             self._post("down", name, payload, message)
 
@@ -217,7 +217,11 @@ class Harness:
             message = encode(message, own)
         out = self.session.receive(name, message, self.now)
         self.tell(out)
-        return [decode_down(payload, to, self.dim)[1] for to, payload in out if to == name]
+        return [
+            decode_down(payload, to, self.dim, self.agreement.effects)[1]
+            for to, payload in out
+            if to == name
+        ]
 
     def _post(self, way: str, name: str, payload: bytes, message: Any) -> None:
         copies = 1 + (self.rng.random() < self.twice)
@@ -235,7 +239,7 @@ class Harness:
         node = self.nodes.get(name)
         if node is None or not node.up:
             return
-        session, message = decode_down(payload, name, self.dim)
+        session, message = decode_down(payload, name, self.dim, self.agreement.effects)
         if session in ("", node.agent_session.session):
             for answer in node.agent_session.receive(message):
                 self.say(node, answer)

@@ -20,6 +20,7 @@ from fedglb.protocol.messages import Message, SyncRequest
 from fedglb.protocol.persistence import Arrays
 from fedglb.simulation.reference import ReferenceEngine
 
+ITEMS = 5  # sample k is of item k mod ITEMS, by its id: items have effects, where arms have them
 EACH = 4  # samples of every client in a phase
 DIM = 3
 #: Updates only when asked for; with this radius, every one of them takes two rounds.
@@ -60,7 +61,7 @@ def learn(client: Client, count: int) -> None:
     """Let a client meet its stream up to `count` samples, as an agent's clock counts steps."""
     X, y = stream(str(client.id), client.setting.problem.dim, count)
     for k in range(len(client.samples), count):
-        client.observe(X[k], y[k], 1 + max(client.last_t, client.state.t_last))
+        client.observe(X[k], y[k], 1 + max(client.last_t, client.state.t_last), id=k % ITEMS)
 
 
 def asker(names: Sequence[str], phase: int) -> str:

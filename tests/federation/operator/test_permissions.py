@@ -13,7 +13,7 @@ import pytest
 from fedglb.federation.operator.nats_config import ServerLimits
 from tests.federation.helpers.nats_federation import PATIENCE, connected, refused, until
 
-LIMITS = ServerLimits(dim=3, max_clients=6)
+LIMITS = ServerLimits(9, max_clients=6)
 UP_A, UP_B = "fed.demo.up.a", "fed.demo.up.b"
 DOWN_A, DOWN_B = "fed.demo.down.a", "fed.demo.down.b"
 BOTH = "fed.demo.coordinator"  # where coordinators notice each other

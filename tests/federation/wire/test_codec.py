@@ -57,6 +57,9 @@ DIMS = (1, 2, 10, 118)
 BIG = 2**53 - 1
 
 
+ROWS = 2  # arms with effects
+
+
 def symmetric(d: int, seed: int = 0) -> np.ndarray:
     """A symmetric matrix with the doubles that get lost first."""
     rng = np.random.default_rng(seed)
@@ -93,6 +96,7 @@ def upward(d: int) -> list[Upward]:
         Derivatives("c", 1, 2, v, None, -0.0),
         Derivatives("c", 1, 2, v, A, float("inf")),
         ModelSums("c", 1, BIG, v, A),
+        ModelSums("c", 1, BIG, v, A, np.resize(v, ROWS * (d + 3))),
         BatchSums("c", 1, whole(d)),
         SessionKey(BIG, b"k" * 32, b"s" * 80),
         SumReady(BIG),
@@ -125,6 +129,13 @@ def downward(d: int) -> list[Downward]:
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, b=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324), 4),
+        NewModel(
+            "c",
+            1,
+            5,
+            SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, np.resize(v, 2 + ROWS * (d + 3))),
+            4,
+        ),
         NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(max_numbers(d))))),
     ]
 
@@ -152,7 +163,7 @@ def arrays(value: Any) -> list[np.ndarray]:
 def test_round_trips_are_exact(d):
     up, down = ((m, decode_up) for m in upward(d)), ((m, decode_down) for m in downward(d))
     for message, decode in (*up, *down):
-        session, back = decode(encode(message, "s-1"), "c", d)
+        session, back = decode(encode(message, "s-1"), "c", d, ROWS)
         assert session == "s-1"
         assert content(back) == content(message)
         for array in arrays(back):
@@ -204,7 +215,7 @@ class OverTheWire(Federation):
 
     def pass_on(self, message):
         decode = decode_up if message.upward else decode_down
-        return super().pass_on(decode(encode(message, "s"), message.client, self.d)[1])
+        return super().pass_on(decode(encode(message, "s"), message.client, self.d, 1024)[1])
 
 
 @pytest.mark.parametrize("name", communicating())
@@ -236,7 +247,7 @@ def fields(message: Upward | Downward) -> dict[str, Any]:
 
 
 def framed(body: object) -> bytes:
-    return b"fgb\x01" + msgspec.msgpack.encode(body)
+    return b"fgb\x02" + msgspec.msgpack.encode(body)
 
 
 D = 3
@@ -259,6 +270,7 @@ NO_FACTS = (
 )  # fmt: skip
 NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (max_numbers(D) + 1), "", None, [])
 NO_NUMBERS_GIVEN = tuple(v for v in NO_NUMBERS if v is not None)  # nil is read as omitted
+NO_ROWS = (b"\0" * 7, b"\0" * 8 * (D + 4), b"\0" * 8 * (3 + ROWS * (D + 3)), "", [])
 NO_KEY = (b"", b"k" * 31, b"k" * 33, "k" * 32, None, 1, [], {})
 NO_SIGNATURE = (b"s" * 81, "s", None, 1, [], {})
 NO_SIGNATURES = (None, b"", {}, 1, *([each] for each in NO_SIGNATURE))
@@ -281,6 +293,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Covariance: {"update": NO_COUNT, "samples": NO_COUNT, "matrix": NO_MATRIX, "b": NO_VECTOR},
     ModelSums: {
         "update": NO_COUNT, "samples": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
+        "effects": NO_ROWS,
     },
     BatchSums: {"update": NO_COUNT, "numbers": NO_INTEGERS},
     SessionKey: {"generation": NO_COUNT, "key": NO_KEY, "signature": NO_SIGNATURE},
@@ -312,12 +325,12 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "covered": NO_COUNT, "model": (None, [], {}, b"", "m", {"t": 1}),
         "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
         "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
-        "model.ridge": NO_LOSS, "models": NO_COUNT,
+        "model.ridge": NO_LOSS, "model.effects": NO_ROWS, "models": NO_COUNT,
     },
 }  # fmt: skip
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "model.theta", "model.b", "model.gradient_matrix",
-    "model.ridge", "models", "released",
+    "model.ridge", "models", "released", "effects", "model.effects",
 }  # fmt: skip
 
 
@@ -354,28 +367,28 @@ def samples_of(kind: type, d: int = D) -> tuple[Any, Any]:
 def test_every_field_out_of_range_is_refused(kind):
     message, decode = samples_of(kind)
     good = fields(message)
-    decode(framed(good), "c", D)
+    decode(framed(good), "c", D, ROWS)
     table = {"session": no_text(64), **REFUSED[kind]}
     most = max((fields(m) for m in upward(D) + downward(D) if type(m) is kind), key=fullness)
     assert {*paths(most)} == {"type", *table}  # the table leaves no field out
     for name, values in table.items():
         for value in values:
             with pytest.raises(Malformed):
-                decode(framed(changed(most, name, value)), "c", D)
+                decode(framed(changed(most, name, value)), "c", D, ROWS)
         bare = changed(most, name)
         needed = {Evaluate: {"hessian", "loss"}, ModelSums: {"hessian"}, NewModel: {"model"}}
         if name in OPTIONAL - needed.get(kind, set()):
-            decode(framed(bare), "c", D)
+            decode(framed(bare), "c", D, ROWS)
         else:
             with pytest.raises(Malformed):
-                decode(framed(bare), "c", D)
+                decode(framed(bare), "c", D, ROWS)
     for extra in ("client", "x" * 10_000):
         with pytest.raises(Malformed, match="unknown field") as caught:
-            decode(framed(good | {extra: "alice"}), "c", D)
+            decode(framed(good | {extra: "alice"}), "c", D, ROWS)
         assert len(str(caught.value)) < 300
     if kind is NewModel:
         with pytest.raises(Malformed, match="unknown field"):
-            decode(framed(changed(good, "model.session", "s")), "c", D)
+            decode(framed(changed(good, "model.session", "s")), "c", D, ROWS)
 
 
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda k: k.__name__)
@@ -383,7 +396,7 @@ def test_the_other_direction_is_refused(kind):
     message, decode = samples_of(kind)
     other = decode_down if decode is decode_up else decode_up
     with pytest.raises(Malformed):
-        other(encode(message, "s"), "c", D)
+        other(encode(message, "s"), "c", D, ROWS)
 
 
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda k: k.__name__)
@@ -393,42 +406,42 @@ def test_another_dimension_truncated_and_extended(kind):
     if arrays(message) and kind is not Heartbeat:  # whose numbers are four in any dimension
         for d in (D - 1, D + 1):
             with pytest.raises(Malformed, match="bytes"):
-                decode(data, "c", d)
+                decode(data, "c", d, ROWS)
     for end in range(len(data)) if len(data) < 2000 else range(0, len(data), 97):
         with pytest.raises(Malformed):
-            decode(data[:end], "c", D)
+            decode(data[:end], "c", D, ROWS)
     for more in (b"\0", b"\xc0", data):
         with pytest.raises(Malformed):
-            decode(data + more, "c", D)
+            decode(data + more, "c", D, ROWS)
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, 255])
+@pytest.mark.parametrize("version", [0, 1, 3, 255])
 def test_another_version_is_named(version):
     data = b"fgb" + bytes([version]) + b"whatever is there"
     for decode in (decode_up, decode_down):
-        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 1\b") as caught:
-            decode(data, "c", D)
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 2\b") as caught:
+            decode(data, "c", D, ROWS)
         assert caught.value.version == version
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"f", b"fgb", b"FGB\x01\x80", b"fgb\x01", b"fgb\x01\xc1", b"fgb\x01\x80",
-        b"fgb\x01\xdf\xff\xff\xff\xff", b"fgb\x01\xdd\xff\xff\xff\xff", b"fgb\x01\x81" * 9999,
-        b"fgb\x01" + b"\x81\xa1x" * 99_999, b"fgb\x01\x81\xa1x" + b"\x91" * 99_999,
-        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
-        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
-        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
-        b"fgb\x01\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
-        b"fgb\x01" + b"\0" * wire.MAX_BYTES,
+        b"", b"f", b"fgb", b"FGB\x02\x80", b"fgb\x02", b"fgb\x02\xc1", b"fgb\x02\x80",
+        b"fgb\x02\xdf\xff\xff\xff\xff", b"fgb\x02\xdd\xff\xff\xff\xff", b"fgb\x02\x81" * 9999,
+        b"fgb\x02" + b"\x81\xa1x" * 99_999, b"fgb\x02\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
+        b"fgb\x02\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x02" + b"\0" * wire.MAX_BYTES,
     ],
     ids=range(17),
 )  # fmt: skip
 def test_bytes_that_mean_harm(data):
     for decode in (decode_up, decode_down):
         with pytest.raises(Malformed) as caught:
-            decode(data, "c", D)
+            decode(data, "c", D, ROWS)
         assert len(str(caught.value)) < 300
 
 
@@ -445,8 +458,10 @@ def test_bytes_that_mean_harm(data):
         Derivatives("c", 0, 0, np.zeros(2), np.eye(3)),
         NewModel("c", 0, 0, SharedModel(0, np.eye(2), np.zeros(max_numbers(2) + 1))),
         Covariance("c", 0, 0, np.zeros((1500, 1500))), "hello",
+        ModelSums("c", 0, 0, np.zeros(2), np.eye(2), np.zeros(6)),
+        ModelSums("c", 0, 0, np.zeros(2), np.eye(2), np.zeros((1, 5))),
     ],
-    ids=range(19),
+    ids=range(21),
 )  # fmt: skip
 def test_what_would_be_refused_is_not_sent(message):
     with pytest.raises(InvalidInput) as caught:

@@ -102,12 +102,12 @@ def test_the_decoders_refuse_or_return_what_can_be_sent_again():
         data = changed(corpus[rng.integers(len(corpus))], rng)
         for decode in (decode_up, decode_down):
             try:
-                session, message = decode(data, "c", D)
+                session, message = decode(data, "c", D, test_codec.ROWS)
             except Malformed as error:  # and nothing else
                 reasons.append(str(error))
                 continue
             accepted.append(type(message))
-            again = decode(encode(message, session), "c", D)
+            again = decode(encode(message, session), "c", D, test_codec.ROWS)
             assert again[0] == session
             assert content(again[1]) == content(message)
             most = max_numbers(D)
@@ -157,7 +157,7 @@ def test_the_coordinator_and_its_honest_clients_go_on(tmp_path, algorithm, caplo
                 before = {c for c in running.coordinator.clients if c != "c"}
                 out = running.session.receive("c", payload, running.now)
                 for name, down in out:  # whatever it leads to is well-formed
-                    decode_down(down, name, DIM)
+                    decode_down(down, name, DIM, running.agreement.effects)
                 running.tell(out)
                 assert before <= set(running.coordinator.clients)
             if k % 10 == 0:
@@ -218,7 +218,7 @@ def test_an_agent_goes_on_and_loses_no_sample(tmp_path, algorithm, caplog):
         for k in range(PAYLOADS):
             payload = changed(downward(running, rng), rng)
             try:
-                session, message = decode_down(payload, "b", DIM)
+                session, message = decode_down(payload, "b", DIM, running.agreement.effects)
             except Malformed:
                 continue
             if isinstance(message, NewModel) and message.update > node.model + 3:

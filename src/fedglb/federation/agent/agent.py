@@ -224,7 +224,9 @@ class Agent:
             Shape (K, d), where K ≥ 1 may differ from call to call; each arm has Euclidean norm
             at most 1. Longer ones by at most 1e-6, the rounding of float32, are scaled to norm 1.
         ids
-            Names of the arms, for the log.
+            Names of the arms, for the log. Where the algorithm learns effects (`fedglb_auto`), an
+            arm is known by its id: give ids if an item's features may change. Without ids, an arm
+            is known by its features, once it was offered three times.
         t
             The step of a clock that all clients share, where the application has one. None: the
             agent's own, one more than the newest step of its samples and its model. It only
@@ -288,7 +290,14 @@ class Agent:
             self._session.rewards.add(reward)
         self._request(step)
 
-    def absorb(self, X: ArrayLike, y: ArrayLike, *, key: str | None = None) -> int:
+    def absorb(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        key: str | None = None,
+        ids: Sequence[str | int] | None = None,
+    ) -> int:
         """Learn from past samples, as if each had been chosen and observed, in order.
 
         A warm start, from another system's log. When this returns, all samples are in the file;
@@ -305,6 +314,8 @@ class Agent:
         key
             A name for these samples: calls with the same key absorb them once. None: every call
             absorbs them.
+        ids
+            The arms' ids, if `choose` gets ids; None: arms recur if their features do.
 
         Returns
         -------
@@ -326,7 +337,7 @@ class Agent:
         (2, 0)
         2
         """
-        count, step = self._calls.absorb(X, y, key)
+        count, step = self._calls.absorb(X, y, key, ids)
         self._request(step)
         return count
 

@@ -85,8 +85,8 @@ class ApplicationCalls:
             prefix = self._prefix + digest
             # A rule's t is the decision's number, not the shared clock, which any application or
             # agent can put far ahead.
-            chosen = client.decide(columns, index)
-            pending = PendingDecision(prefix, now, t, table[chosen.arm].copy())
+            chosen = client.decide(columns, index, names=client.names(columns, arm_ids))
+            pending = PendingDecision(prefix, now, t, chosen.row)
             decision = Decision(
                 id=f"{prefix}-{index}",
                 arm=chosen.arm,
@@ -182,7 +182,7 @@ class ApplicationCalls:
             durable.waiting -= 1
             durable.numbers.append(durable.next_sequence, step)
             durable.next_sequence += 1
-            fires = client.observe_unchecked(pending.x, y, step)
+            fires = client.observe_unchecked(pending.row, y, step)
             durable.stale = False
         return step if fires else 0
 
@@ -216,7 +216,9 @@ class ApplicationCalls:
             )
         return UnknownDecision(f"decision {id} is not in this agent's file, or was forgotten")
 
-    def absorb(self, X: ArrayLike, y: ArrayLike, key: str | None) -> tuple[int, int]:
+    def absorb(
+        self, X: ArrayLike, y: ArrayLike, key: str | None, ids: Sequence[str | int] | None
+    ) -> tuple[int, int]:
         """Learn from samples without decisions; return their number, and the step as `observe`.
 
         A copy learns all samples before any is written: either all are kept or none.
@@ -225,7 +227,7 @@ class ApplicationCalls:
         table, rewards = self._checked(X, y)
         if key is not None:
             instance("key", key, str, '"last year"')
-        n = len(table)
+        n, arm_ids = len(table), _checked_ids(ids, len(table))
         with durable.long_calls(), durable.locked():
             durable.ready()
             known = None if key is None else durable.store.absorbed(key)
@@ -235,9 +237,9 @@ class ApplicationCalls:
             if known is not None or n == 0:
                 return 0, 0
             client, clock, begin = durable.protocol_client, durable.clock, durable.next_sequence
-            first = len(durable.numbers)
+            first, learned = len(durable.numbers), client.rows(table, arm_ids)
             samples = Samples.over(
-                np.concatenate([client.samples.X, table]),
+                np.concatenate([client.samples.X, learned]),
                 np.concatenate([client.samples.y, rewards]),
                 first + n,
             )
@@ -245,7 +247,7 @@ class ApplicationCalls:
             client.algorithm.local_update.replay(client.setting, state, samples, first)
             sums.add(samples)
             steps = [min(clock + k, LAST_STEP) + 1 for k in range(n)]
-            rows = zip(range(begin, begin + n), steps, table, rewards.tolist(), strict=True)
+            rows = zip(range(begin, begin + n), steps, learned, rewards.tolist(), strict=True)
             durable.stale = True
             durable.store.absorb(
                 durable.number + 1, self._prefix, time.time(), client.adopted, rows, key
@@ -381,6 +383,7 @@ def _catch_up(fresh: Client, client: Client, gone: int) -> None:
 def _copied(sums: OwnSums) -> OwnSums:
     made = copy.copy(sums)
     made.matrix, made.vector = sums.matrix.copy(), sums.vector.copy()
+    made.tables = sums.tables.copy()
     return made
 
 
@@ -397,8 +400,8 @@ def _same_request(
     ids: Sequence[str | int] | None,
 ) -> Decision:
     """Return the decision with a key; raise if the key belongs to another request."""
-    decision, count, x = before
-    same = count == len(arms) and (x is None or np.array_equal(arms[decision.arm], x))
+    (decision, count, x), d = before, arms.shape[1]
+    same = count == len(arms) and (x is None or np.array_equal(arms[decision.arm], x[:d]))
     if not same or decision.arm_id != (None if ids is None else ids[decision.arm]):
         raise InvalidInput("key", key, "another key: this one belongs to another request")
     return decision

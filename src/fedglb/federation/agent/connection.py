@@ -159,7 +159,10 @@ class AgentConnection:
     def _decoded(self, payload: bytes) -> Downward | None:
         client = self._session.client
         try:
-            addressee, message = decode_down(payload, client.name, client.agreement.problem.dim)
+            agreement = client.agreement
+            addressee, message = decode_down(
+                payload, client.name, agreement.problem.dim, agreement.effects
+            )
         except Malformed as error:
             log.error("dropped a malformed message of the coordinator: %s", error)
             return None

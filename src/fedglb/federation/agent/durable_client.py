@@ -55,7 +55,7 @@ class DurableClient:
         self.number = max(self.number, store.last_number())
         self.snapshots = store.updates.snapshots()
         self.releases = Releases(store.updates.releases(), self.agreement.setting)
-        samples, numbers = store.samples(self.agreement.problem.dim)
+        samples, numbers = store.samples(self.agreement.setting.width)
         model = store.updates.adopted_model()
         used = [s.last_sequence for s in self.snapshots.values()]
         used += [r.last_sequence for r in self.releases.stored.values()]

@@ -43,10 +43,10 @@ _PROGRAM = (
 _PIECE = 1000  # rows per read: a few milliseconds, so the WAL can be emptied in between
 # An export leaves out rewards that came after its start, and forgotten ones.
 _ROWS = """
-SELECT number, prefix || '-' || number, made, decisions.arms, arm, CAST(arm_id AS TEXT), x, score,
-    width, propensity, model, iif(sequence <= :sequence, reward, NULL),
-    iif(sequence <= :sequence, rewarded, NULL), propensity_error,
-    ifnull(sequence <= :sequence, 0), offers.arms
+SELECT number, prefix || '-' || number, made, decisions.arms, arm, CAST(arm_id AS TEXT),
+    substr(x, 1, :features), score, width, propensity, model,
+    iif(sequence <= :sequence, reward, NULL), iif(sequence <= :sequence, rewarded, NULL),
+    propensity_error, ifnull(sequence <= :sequence, 0), offers.arms
 FROM decisions LEFT JOIN offers USING (number)
 WHERE number > :after AND number <= :number ORDER BY number LIMIT :rows
 """
@@ -207,6 +207,7 @@ def frames(db: sqlite3.Connection, end: LogEnd, dim: int, rows: int) -> Iterator
     pieces, count, after = [frame([], dim)], 0, 0
     while True:
         given = {"after": after, "rows": min(_PIECE, rows - count)}
+        given["features"] = dim * STORED.itemsize  # without the arm's name
         found = db.execute(
             _ROWS, {**given, "number": end.number, "sequence": end.sequence}
         ).fetchall()

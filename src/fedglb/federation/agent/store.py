@@ -51,10 +51,11 @@ Outcome = Literal["observed", "pending", "expired", "absorbed", "unknown"]
 
 # Tables, columns and the names of facts are stored: changing one requires a new version, and then
 # `connect` refuses files of another version.
-_VERSION = 1
-# decisions: a propensity and its error are NULL where they are not a number. A row with no arms was
-# absorbed. Decisions with an idempotency key have a digest of it behind the first eight letters of
-# their prefix.
+_VERSION = 2
+# decisions: x has the arm's features and, where arms have effects, its name. A propensity and its
+# error are NULL where they are not a number. A row with no arms was absorbed. Decisions with an
+# idempotency key have a digest of it behind the first eight letters of their prefix. `room` is for
+# the reward: a row that grows would split its page, where SQLite leaves copies that outlive it.
 # releases: what was released in one-pass updates. A batch has the samples after `first_sequence` up
 # to `last_sequence`, taken at `theta`; `numbers` is what was sent, as long as it may be requested
 # again. Arrays are NULL where nothing needs them any more.
@@ -66,7 +67,7 @@ CREATE TABLE decisions(
     number INTEGER PRIMARY KEY, prefix TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
     arms INTEGER NOT NULL, arm INTEGER NOT NULL, arm_id, x BLOB, score REAL NOT NULL,
     width REAL NOT NULL, propensity REAL, model INTEGER NOT NULL,
-    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL);
+    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL, room BLOB);
 CREATE TABLE snapshots(
     number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
 CREATE TABLE adopted_model(
@@ -100,7 +101,7 @@ class PendingDecision:
     prefix: str
     made: float
     t: int | None
-    x: FloatArray
+    row: FloatArray  # the arm's features and, where arms have effects, its name
 
 
 class AgentStore:
@@ -198,7 +199,7 @@ class AgentStore:
         """Write a decision (with all arms, if `offered`) and expire others."""
         row = (
             number, pending.prefix, pending.made, pending.t, len(arms), decision.arm,
-            decision.arm_id, as_bytes(pending.x),
+            decision.arm_id, as_bytes(pending.row),
             decision.score, decision.width, decision.propensity, decision.model,
             decision.propensity_error,
         )  # fmt: skip
@@ -232,8 +233,8 @@ class AgentStore:
         """Write the reward of a decision: from here on it is a sample, also after a crash."""
         with self._surviving():
             self._db.execute(
-                "UPDATE decisions SET sequence = ?, step = ?, reward = ?, rewarded = ? "
-                "WHERE number = ?",
+                "UPDATE decisions SET sequence = ?, step = ?, reward = ?, rewarded = ?, "
+                "room = NULL WHERE number = ?",
                 (sequence, step, reward, now, number),
             )
 
@@ -250,7 +251,7 @@ class AgentStore:
         rows: Iterable[tuple[int, int, FloatArray, float]],
         key: str | None,
     ) -> None:
-        """Write samples without decisions: sequence number, step, x and reward of each."""
+        """Write samples without decisions: sequence number, step, row and reward of each."""
         with self._surviving(), transaction(self._db):
             count = self._db.executemany(
                 _INSERT_SAMPLE,
@@ -288,9 +289,9 @@ class AgentStore:
         return None if row is None else row[0]
 
     def keyed(self, digest: str) -> tuple[Decision, int, FloatArray | None] | None:
-        """Return the decision made with a key, the number of its arms, and its x.
+        """Return the decision made with a key, the number of its arms, and its row.
 
-        x is None if the decision has expired.
+        The row is None if the decision has expired.
         """
         row = self._db.execute(
             "SELECT prefix || '-' || number, arm, arm_id, score, width, propensity, model, "
@@ -319,6 +320,8 @@ class AgentStore:
             last = self.last_number()  # never reused: a late reward must not find another decision
             set_fact(self._db, _LAST_FORGOTTEN, last)
             every = [(number,) for number in numbers]
+            # Where pages are merged, SQLite leaves copies of rows: first nothing is in them.
+            self._db.executemany(_BLANK, every)
             self._db.executemany("DELETE FROM decisions WHERE number = ?", every)
             self._db.executemany("DELETE FROM offers WHERE number = ?", every)
 
@@ -352,18 +355,18 @@ class AgentStore:
 
     # -- reading all of it --------------------------------------------------------------------
 
-    def samples(self, dim: int) -> tuple[Samples, SampleNumbers]:
-        """Return the samples in order, and their numbers."""
+    def samples(self, width: int) -> tuple[Samples, SampleNumbers]:
+        """Return the samples, rows of `width` numbers, in order, and their numbers."""
         sequenced = "FROM decisions WHERE sequence IS NOT NULL"
         n = self._db.execute(f"SELECT count(*) {sequenced}").fetchone()[0]
-        X, y = np.empty((n, dim)), np.empty(n)
+        X, y = np.empty((n, width)), np.empty(n)
         numbers = np.empty((2, n), dtype=np.int64)
         rows = self._db.execute(f"SELECT sequence, step, x, reward {sequenced} ORDER BY sequence")
         first = 0
         while found := rows.fetchmany(_AT_ONCE):
             sequence, step, x, reward = zip(*found, strict=True)
             place = slice(first, first + len(found))
-            X[place] = np.frombuffer(b"".join(x), STORED).reshape(-1, dim)
+            X[place] = np.frombuffer(b"".join(x), STORED).reshape(-1, width)
             numbers[0, place], numbers[1, place], y[place] = sequence, step, reward
             first += len(found)
         return Samples.over(X, y, n), SampleNumbers(numbers)
@@ -429,7 +432,12 @@ class AgentStore:
 
 _INSERT = (
     "INSERT INTO decisions(number, prefix, made, t, arms, arm, arm_id, x, score, width, "
-    "propensity, model, propensity_error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "propensity, model, propensity_error, room) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(32))"
+)
+_BLANK = (
+    "UPDATE decisions SET x = zeroblob(length(x)), arm_id = iif(typeof(arm_id) = 'text', "
+    "zeroblob(length(CAST(arm_id AS BLOB))), arm_id) WHERE number = ?"
 )
 _INSERT_SAMPLE = (
     "INSERT INTO decisions(number, prefix, made, arms, arm, x, score, width, model, sequence, "

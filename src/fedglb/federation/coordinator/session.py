@@ -112,8 +112,7 @@ class CoordinatorSession:
         self._now = 0.0  # of the last input
         self._wall, self._has_ended = wall, False
         self._waiting: tuple[str, int, int] | None = None  # until an update may start again
-        dim = agreement.problem.dim
-        self.gate = RateLimiter(policy.rates, answer_size=8 * (dim * (dim + 1) // 2 + dim) + 4096)
+        self.gate = RateLimiter(policy.rates, answer_size=8 * agreement.largest_answer + 4096)
 
     # -- input -----------------------------------------------------------------------------------
 
@@ -132,7 +131,9 @@ class CoordinatorSession:
         """Handle a payload from a client's subject, on which only that client can publish."""
         self._now = now
         try:
-            session, message = decode_up(payload, client, self.agreement.problem.dim)
+            session, message = decode_up(
+                payload, client, self.agreement.problem.dim, self.agreement.effects
+            )
         except Malformed as error:
             self.traffic.add("Malformed", "up", len(payload))
             return self._reject_message(client, str(error), now)

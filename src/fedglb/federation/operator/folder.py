@@ -107,7 +107,7 @@ def accounts(registry: Registry) -> bytes:
 def limits(settings: FederationSettings) -> nats_config.ServerLimits:
     """Return the server's limits for a federation of this size."""
     agreement = settings.agreement.build()
-    return nats_config.ServerLimits(agreement.problem.dim, agreement.max_clients)
+    return nats_config.ServerLimits(agreement.largest_answer, agreement.max_clients)
 
 
 def write_accounts(folder: Path, registry: Registry) -> None:

@@ -23,30 +23,25 @@ _LARGEST = 8 * _MIB  # maximum of the wire format
 class ServerLimits:
     """nats-server's limits, by the size of the federation.
 
-    A client's largest message has d(d+1)/2 + d numbers, and all clients may send one at the same
-    time.
+    `numbers` are those of a client's largest message; all clients may send one at the same time.
 
-    >>> small, large = ServerLimits(dim=10, max_clients=20), ServerLimits(dim=1000, max_clients=20)
+    >>> small, large = ServerLimits(65, max_clients=20), ServerLimits(501_500, max_clients=20)
     >>> (small.payload, large.payload), (small.pending, large.pending)
     ((262144, 8024000), (16777216, 268435456))
     """
 
-    dim: int
+    numbers: int
     max_clients: int
-
-    @property
-    def _sums(self) -> int:
-        return 8 * (self.dim * (self.dim + 1) // 2 + self.dim)
 
     @property
     def payload(self) -> int:
         """Bytes of a client's message; a larger one closes the connection."""
-        return min(_LARGEST, max(256 * _KIB, 2 * self._sums))
+        return min(_LARGEST, max(256 * _KIB, 16 * self.numbers))
 
     @property
     def pending(self) -> int:
         """Bytes queued for one reader: a flood queues ahead of all other messages."""
-        return min(256 * _MIB, max(16 * _MIB, 4 * self.max_clients * self._sums))
+        return min(256 * _MIB, max(16 * _MIB, 32 * self.max_clients * self.numbers))
 
     @property
     def connections(self) -> int:

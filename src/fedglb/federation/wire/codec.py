@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from fedglb.errors import InvalidInput
+from fedglb.federation.wire.arrays import Sizes
 from fedglb.federation.wire.messages import Downward, Upward
 from fedglb.federation.wire.packets import PacketType
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 8 * 1024 * 1024  # the server's max_payload
 _MAGIC = b"fgb"
 _HEADER = _MAGIC + bytes([VERSION])
@@ -53,23 +54,26 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     return data
 
 
-def decode_up(data: bytes, client: str, dim: int) -> tuple[str, Upward]:
-    """Return the session and the message that `client` sent, or raise `Malformed`."""
-    return _decode(_UP, data, client, dim)
+def decode_up(data: bytes, client: str, dim: int, effects: int = 0) -> tuple[str, Upward]:
+    """Return the session and the message that `client` sent, or raise `Malformed`.
+
+    `dim` and `effects`, the largest number of arms with an effect, bound its arrays.
+    """
+    return _decode(_UP, data, client, Sizes(dim, effects))
 
 
-def decode_down(data: bytes, client: str, dim: int) -> tuple[str, Downward]:
+def decode_down(data: bytes, client: str, dim: int, effects: int = 0) -> tuple[str, Downward]:
     """Return the session and the message sent to `client`, or raise `Malformed`."""
-    return _decode(_DOWN, data, client, dim)
+    return _decode(_DOWN, data, client, Sizes(dim, effects))
 
 
 def _decode(
-    decoder: msgspec.msgpack.Decoder[Any], data: bytes, client: str, dim: int
+    decoder: msgspec.msgpack.Decoder[Any], data: bytes, client: str, sizes: Sizes
 ) -> tuple[str, Any]:
     body = _body(data)
     try:
         packet = decoder.decode(body)
-        return packet.session, _OF[type(packet)].unpack(packet, dim, client)
+        return packet.session, _OF[type(packet)].unpack(packet, sizes, client)
     except Exception as error:  # also recursion, memory, bad UTF-8: no payload may end the process
         raise Malformed(_short(error)) from None
 

@@ -17,13 +17,16 @@ import msgspec
 from msgspec import Meta
 
 from fedglb.federation.wire.arrays import (
+    Sizes,
     pack_integers,
     pack_matrix,
     pack_numbers,
+    pack_rows,
     pack_vector,
     unpack_integers,
     unpack_matrix,
     unpack_numbers,
+    unpack_rows,
     unpack_vector,
 )
 from fedglb.typing import ArrayKind
@@ -38,13 +41,15 @@ Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=8192)]
 
 M = TypeVar("M")
-#: Encodes or decodes a field's value; the second argument is d.
-Convert: TypeAlias = Callable[[Any, int], Any]
+#: Encode and decode a field's value.
+Pack: TypeAlias = Callable[[Any, int], Any]
+Unpack: TypeAlias = Callable[[Any, Sizes], Any]
 
 _ARRAYS: dict[ArrayKind, tuple[Callable[..., bytes], Callable[..., Any]]] = {
     ArrayKind.VECTOR: (pack_vector, unpack_vector),
     ArrayKind.SYMMETRIC: (pack_matrix, unpack_matrix),
     ArrayKind.NUMBERS: (pack_numbers, unpack_numbers),
+    ArrayKind.ROWS: (pack_rows, unpack_rows),
     ArrayKind.INTEGERS: (pack_integers, unpack_integers),
 }
 
@@ -62,7 +67,7 @@ class _Field:
     """The type of a field on the wire, and its converters (None: sent as it is)."""
 
     type: Any
-    convert: tuple[Convert, Convert] | None = None
+    convert: tuple[Pack, Unpack] | None = None
     says_d: bool = False  # whether its value has length d
 
 
@@ -105,12 +110,12 @@ class PacketType(Generic[M]):
                 values[k] = pack(values[k], d)
         return self.struct(*session, *values)
 
-    def unpack(self, packet: Any, d: int, client: str) -> M:
+    def unpack(self, packet: Any, sizes: Sizes, client: str) -> M:
         """Return the message of `client` in a packet, with fresh arrays."""
         values = [getattr(packet, name) for name in self._names]
         for k, _, unpack in self._converted:
             if values[k] is not None:
-                values[k] = unpack(values[k], d)
+                values[k] = unpack(values[k], sizes)
         return self.kind(client, *values) if self._addressed else self.kind(*values)
 
 
@@ -121,8 +126,10 @@ def _field(name: str, hint: Any) -> _Field:
     inner = given[0] if optional else hint
     if dataclasses.is_dataclass(inner):
         part: PacketType[Any] = PacketType(typing.cast(type[Any], inner))
-        pack, unpack = lambda value, _: part.pack(value), lambda value, d: part.unpack(value, d, "")
-        return _Field(part.struct, (pack, unpack))
+        return _Field(
+            part.struct,
+            (lambda value, _: part.pack(value), lambda value, sizes: part.unpack(value, sizes, "")),
+        )
     marks = getattr(inner, "__metadata__", ())
     for kind in (mark for mark in marks if isinstance(mark, ArrayKind)):
         pack, unpack = (partial(convert, name) for convert in _ARRAYS[kind])
