@@ -21,6 +21,7 @@ from fedglb.parts.choice import (
     Choice,
     EpsilonGreedy,
     Greedy,
+    OptimisticThompson,
     Sigma,
     Thompson,
     Ucb,
@@ -37,6 +38,7 @@ SOLVERS: dict[str, type[GlobalUpdate]] = {
 }  # fmt: skip
 CHOICES: dict[str, type[Choice]] = {
     "ucb": Ucb, "greedy": Greedy, "sigma": Sigma, "bayes": Bayes, "thompson": Thompson,
+    "optimistic-thompson": OptimisticThompson,
     "epsilon-greedy": EpsilonGreedy, "bank": Bank,
 }  # fmt: skip
 RADII = ("lemma", "iterate", "one-pass", "fixed")

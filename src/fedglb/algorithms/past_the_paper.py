@@ -13,7 +13,7 @@ from typing import Any
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import documented
 from fedglb.algorithms.fedglb_ucb import fedglb_ucb
-from fedglb.parts.choice import Bayes, Choice, Ucb
+from fedglb.parts.choice import Bayes, Choice, OptimisticThompson, Ucb
 from fedglb.parts.confidence import Confidence, Iterate, Mixture, Posterior
 from fedglb.parts.global_update import GlobalUpdate, OneExchange, OnePass
 from fedglb.parts.local_update import Anchored, Calibrated, FrozenHessian
@@ -127,7 +127,7 @@ def fedglb_mix(
         "D ≥ 0 of the event trigger: the smaller, the more global updates. Their number grows "
         "about like the square root of the number of samples over D."
     ),
-    choice="The choice of an arm. None (default): `Bayes`.",
+    choice="The choice of an arm. None (default): `OptimisticThompson`.",
     clock=(
         "The trigger's factor on the gain: the client's \"own samples\" since the last "
         'update (default), or the "steps" since then.'
@@ -142,7 +142,10 @@ def fedglb_mix(
         "The sets, for a `choice` that needs them. None (default): `Posterior`, one standard "
         "deviation; or `Mixture`, with a solver that keeps θ within ‖θ‖ ≤ S."
     ),
-    effects="effects",
+    effects=(
+        "The number of arms that can have an effect of their own beside xᵀθ, if they recur (by id, "
+        "or by equal features); more than that share effects. 0: none."
+    ),
 )
 def fedglb_auto(
     threshold: float = 0.1,
@@ -156,13 +159,13 @@ def fedglb_auto(
 ) -> Algorithm:
     """FedGLB for applications: no S, c_μ, R or exploration to choose.
 
-    Clients learn as in `fedglb_mix`. Arms are chosen by a quantile of the posterior, and the
-    ridge follows from the data at each global update. Its regret is not proven.
+    Clients learn as in `fedglb_mix`, with the weights and the effects of `Calibrated`. Arms are
+    chosen by draws from the posterior (`OptimisticThompson`), and the ridges follow from the data
+    at each global update. Its regret is not proven.
 
     References
     ----------
-    Kaufmann, Cappé and Garivier (2012), *On Bayesian Upper Confidence Bounds for Bandit
-    Problems*; docs/theory.md, section 7.11.
+    docs/theory.md, sections 7.11 and 7.12; docs/results.md, "Nothing to tune".
 
     Examples
     --------
@@ -179,7 +182,7 @@ def fedglb_auto(
         global_update=OneExchange(math.inf, "deviation") if solver is None else solver,
         trigger=Event(threshold, clock),
         confidence=Posterior() if confidence is None else confidence,
-        choice=Bayes() if choice is None else choice,
+        choice=OptimisticThompson() if choice is None else choice,
         ridge=Evidence() if ridge is None else ridge,
         privacy=privacy,
     )

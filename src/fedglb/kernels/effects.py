@@ -15,16 +15,19 @@ import numpy as np
 
 from fedglb.kernels.compile import inlined_kernel, kernel
 from fedglb.kernels.elementary import bits_of, small_number
-from fedglb.kernels.layout import EXTRA, NAME, OFFSET, SHIFTED
+from fedglb.kernels.layout import DEGREES, EXTRA, NAME, OFFSET, SHIFTED, TOTAL
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
-#: In `counters`, where arms have effects: λ₂, the number of buckets, and the table behind them.
-EFFECT_RIDGE, BUCKET_COUNT, TABLE = 4, 5, 6
+#: In `counters`, where arms have effects: λ₂, the number of buckets, the weight μ′(0) of a sample
+#: at z = 0, the weight of all samples in the table, and the table behind them.
+EFFECT_RIDGE, BUCKET_COUNT, UNIT, WEIGHT, TABLE = range(4, 9)
 #: In a table: the number of rows, and the first row.
 COUNT, ROWS = 0, 1
 #: Places in a row: its key; D = λ₂ + Σμ′ (a client's sums: Σμ′); f with u = (f − bᵀθ)/D (sums:
 #: Σ(μ − y)); u of the shared model; b = Σμ′x.
 PRECISION, TARGET, EFFECT, CROSS = range(1, 5)
+#: Degrees of freedom of an effect's draw: 1, and this many more per sample (of weight μ′(0)).
+PER_SAMPLE = 4.0
 #: Keys are whole numbers below this, and are taken modulo a table's number of buckets.
 KEYS = 2**32
 #: Buckets until a coordinator needs fewer.
@@ -130,15 +133,18 @@ def row_of(table: FloatArray, width: int, key: float, precision: float) -> int:
 
 
 @kernel
-def fill_table(table: FloatArray, model: FloatArray, theta: FloatArray) -> None:
-    """Replace a table by a shared model's effects: key, D, u and b of each arm, in one row.
+def fill_table(counters: FloatArray, model: FloatArray, theta: FloatArray) -> None:
+    """Replace the table in `counters` by a shared model's effects.
 
-    f = Du + bᵀθ: at the model's θ, an effect is u.
+    These are λ₂, the number of buckets, and key, D, u and b of each arm. f = Du + bᵀθ: at the
+    model's θ, an effect is u.
     """
-    d = theta.shape[0]
+    d, table = theta.shape[0], counters[TABLE:]
+    counters[EFFECT_RIDGE], counters[BUCKET_COUNT], counters[WEIGHT] = model[0], model[1], 0.0
     table[COUNT] = 0.0
-    for first in range(0, model.shape[0], d + 3):
+    for first in range(2, model.shape[0], d + 3):
         D, u = model[first + 1], model[first + 2]
+        counters[WEIGHT] += D - model[0]
         at = row_of(table, d + CROSS, model[first], D)
         target = D * u
         for j in range(d):
@@ -220,7 +226,10 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
         name = names[k]
         key = (name if name >= 0.0 else -1.0 - name) % counters[BUCKET_COUNT]
         at = find_row(table, width, key)
-        work[OFFSET, k], work[EXTRA, k], work[NAME, k] = 0.0, 0.0, name
+        if at < 0 and name >= 0.0 and ROWS + (int(table[COUNT]) + 1) * width > table.shape[0]:
+            at = max(-1 - at - width, ROWS)  # no room: it shares a row, as in `row_of`
+        work[OFFSET, k], work[EXTRA, k], work[NAME, k], work[DEGREES, k] = 0.0, 0.0, name, 1.0
+        work[TOTAL, k] = counters[WEIGHT]
         if at < 0:
             for j in range(d):
                 work[SHIFTED + j, k] = arms[j, k]
@@ -231,6 +240,8 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
             for j in range(d):
                 work[SHIFTED + j, k] = arms[j, k] - per * table[at + CROSS + j]
             work[OFFSET, k], work[EXTRA, k] = per * table[at + TARGET], per
+            gained = table[at + PRECISION] - counters[EFFECT_RIDGE]
+            work[DEGREES, k] += PER_SAMPLE * max(gained, 0.0) / counters[UNIT]
             work[NAME, k] = name if name >= 0.0 else -1.0 - name
 
 

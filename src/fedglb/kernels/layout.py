@@ -20,14 +20,15 @@ PROJECTION = 4
 #: Rows of the scratch of a decision, one number per arm: upper bounds, squared widths, the ends of
 #: the certified intervals, and the scores by which arms are ranked.
 UPPER, WIDTHS, LOW, HIGH, SCORES = range(5)
-#: Behind them, where arms have effects (`kernels.effects`): what is added to xᵀθ and to the squared
-#: width, the arms' names, and the d rows of shifted arms.
-OFFSET, EXTRA, NAME, SHIFTED = range(5, 9)
+#: Behind them: what effects add to xᵀθ and to the squared width, the arms' names, the degrees of
+#: freedom of their effects and the weight of all samples (`kernels.effects`), the ends between
+#: which a score is drawn; and, where arms have effects, the d rows of shifted arms.
+OFFSET, EXTRA, NAME, DEGREES, TOTAL, LEAST, MOST, SHIFTED = range(5, 13)
 
 
 def work_rows(named: bool, d: int) -> int:
     """Return the number of rows of that scratch, where arms have names (and effects) or not."""
-    return SHIFTED + d if named else 1 + SCORES
+    return SHIFTED + d if named else SHIFTED
 
 
 def in_order(numbers: Mapping[int, float]) -> tuple[float, ...]:

@@ -6,7 +6,8 @@ stored to go on after a restart.
 
 References
 ----------
-Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3.
+Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3; Bailey (1994),
+Polar generation of random variates with the t-distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 import numpy as np
 
 from fedglb.kernels.compile import inlined_kernel, kernel
-from fedglb.kernels.elementary import log, on_circle, small_number
+from fedglb.kernels.elementary import exp, log, on_circle, small_number
 from fedglb.typing import FloatArray
 
 # Products of two words of 32 bits need all 64 bits of an unsigned number. Everything is np.uint64,
@@ -84,6 +85,17 @@ def two_normals(key: int, number: int, client: int, draw: int, block: int) -> tu
     length = math.sqrt(-2.0 * log(1.0 - u))
     x, y = on_circle(v)
     return length * x, length * y
+
+
+@inlined_kernel
+def t_number(key: int, number: int, client: int, draw: int, block: int, degrees: float) -> float:
+    """Return a number of Student's t distribution, by the method of Bailey (1994).
+
+    It is Box and Muller's for degrees → ∞.
+    """
+    u, v = uniforms(key, number, client, draw, block)
+    tail = exp(-2.0 * log(1.0 - u) / degrees) - 1.0
+    return math.sqrt(degrees * tail) * on_circle(v)[0]
 
 
 @kernel

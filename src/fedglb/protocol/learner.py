@@ -248,6 +248,8 @@ class Learner:
         number: int | None = None,
         stream: int | None = None,
         names: FloatArray | None = None,
+        *,
+        logged: bool = False,
     ) -> Chosen:
         """Choose among arms that the caller has checked; engines and agents call this.
 
@@ -266,6 +268,8 @@ class Learner:
             stream per client.)
         names
             The arms' names, from `names`. None: by what was offered before; nothing is counted.
+        logged
+            Whether the probability of the arm is estimated by the rule's `logged_draws`.
 
         Returns
         -------
@@ -281,6 +285,8 @@ class Learner:
         choosing, state, named = self.choosing, self.state, names.size > 0
         work, outcome = self._with_effects(columns, names), np.empty(3)
         params, alpha = choosing.params, self.alpha
+        if logged:
+            params = params._replace(draws=self.algorithm.choice.logged_draws)
         place = (t, t if number is None else number, self.stream if stream is None else stream)
         ranked_by_bound = params.index == 0
         expected = None

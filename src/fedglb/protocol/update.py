@@ -186,9 +186,7 @@ class Update:
         """Bounds on one sample's contribution; cached, because custom links need a search."""
         key = (query.theta.tobytes(), query.hessian, query.loss)
         if key not in self._limits:
-            rows, _ = effects_of(self.previous)
-            effect = float(np.max(np.abs(rows[2 :: query.theta.size + 3]), initial=0.0))
-            self._limits[key] = limits(self.setting.problem.link, self.rewards, query, effect)
+            self._limits[key] = limits(self.setting.problem.link, self.rewards, query)
         return self._limits[key]
 
     # -- from phase to phase -------------------------------------------------------------------

@@ -85,7 +85,8 @@ class ApplicationCalls:
             prefix = self._prefix + digest
             # A rule's t is the decision's number, not the shared clock, which any application or
             # agent can put far ahead.
-            chosen = client.decide(columns, index, names=client.names(columns, arm_ids))
+            names = client.names(columns, arm_ids)
+            chosen = client.decide(columns, index, names=names, logged=True)
             pending = PendingDecision(prefix, now, t, chosen.row)
             decision = Decision(
                 id=f"{prefix}-{index}",

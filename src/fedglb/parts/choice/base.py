@@ -65,6 +65,11 @@ class Choice(ABC):
         return -1
 
     @property
+    def logged_draws(self) -> int:
+        """The same where decisions are logged, in agents."""
+        return self.draws
+
+    @property
     def ranked_by(self) -> Choice:
         """The rule whose score ranks the arms: this one, or the wrapped one."""
         return self

@@ -80,6 +80,11 @@ class Bank(KernelChoice):
         return self.index.draws
 
     @property
+    def logged_draws(self) -> int:
+        """The index's."""
+        return self.index.logged_draws
+
+    @property
     def ranked_by(self) -> Choice:
         """The index."""
         return self.index
@@ -149,6 +154,11 @@ class EpsilonGreedy(KernelChoice):
     def draws(self) -> int:
         """The other rule's."""
         return self.rule.draws
+
+    @property
+    def logged_draws(self) -> int:
+        """The other rule's."""
+        return self.rule.logged_draws
 
     @property
     def ranked_by(self) -> Choice:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +18,8 @@ from fedglb.kernels.effects import (
     ROWS,
     TABLE,
     TARGET,
+    UNIT,
+    WEIGHT,
     fill_table,
     row_of,
 )
@@ -138,11 +139,12 @@ def step_with_effect(
     residual = mean - y
     error = residual + weight * (now - z)
     ratio = D / (D + weight)
-    counters[LOG_GAIN] += math.log1p(weight / D) + add_sample(
+    counters[LOG_GAIN] += add_sample(  # what is learned of θ: effects alone ask for no update
         matrices[MATRIX], matrices[INVERSE], shifted, weight * ratio, count, direction
     )
     counters[TRACE] += weight * square
     counters[UPDATES] += 1.0
+    counters[WEIGHT] += weight
     table[at + PRECISION] += weight
     table[at + TARGET] += weight * z - residual
     for j in range(d):
@@ -260,6 +262,7 @@ class Calibrated(Anchored):
             room = np.zeros(TABLE + ROWS + self.effects * (setting.problem.dim + CROSS))
             room[: state.counters.size] = state.counters
             room[EFFECT_RIDGE], room[BUCKET_COUNT] = setting.effect_ridge, BUCKETS
+            room[UNIT] = setting.problem.link.variance(0.0)
             state.counters = room
         return state
 
@@ -275,5 +278,4 @@ class Calibrated(Anchored):
         super().adopt(setting, state, model)
         if model.effects is not None:
             assert model.theta is not None
-            state.counters[EFFECT_RIDGE], state.counters[BUCKET_COUNT] = model.effects[:2]
-            fill_table(state.counters[TABLE:], model.effects[2:], model.theta)
+            fill_table(state.counters, model.effects, model.theta)
