@@ -26,8 +26,10 @@ COUNT, ROWS = 0, 1
 #: Places in a row: its key; D = λ₂ + Σμ′ (a client's sums: Σμ′); f with u = (f − bᵀθ)/D (sums:
 #: Σ(μ − y)); u of the shared model; b = Σμ′x.
 PRECISION, TARGET, EFFECT, CROSS = range(1, 5)
-#: Degrees of freedom of an effect's draw: 1, and this many more per sample (of weight μ′(0)).
-PER_SAMPLE = 4.0
+#: Degrees of freedom of an effect's draw, in samples of weight μ′(0): 1, so many more per sample of
+#: the arm, and so many times the number of arms per sample of all: heavy tails cost a few plays per
+#: arm, which must be few of all.
+PER_SAMPLE, PER_SHARE = 4.0, 50.0
 #: Keys are whole numbers below this, and are taken modulo a table's number of buckets.
 KEYS = 2**32
 #: Buckets until a coordinator needs fewer.
@@ -222,13 +224,15 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
     """
     d, K = arms.shape
     table, width = counters[TABLE:], d + CROSS
+    unit, total = counters[UNIT], max(counters[WEIGHT], counters[UNIT])
+    fewest = 1.0 + PER_SHARE * (table[COUNT] + 1.0) * unit / total
     for k in range(K):
         name = names[k]
         key = (name if name >= 0.0 else -1.0 - name) % counters[BUCKET_COUNT]
         at = find_row(table, width, key)
         if at < 0 and name >= 0.0 and ROWS + (int(table[COUNT]) + 1) * width > table.shape[0]:
             at = max(-1 - at - width, ROWS)  # no room: it shares a row, as in `row_of`
-        work[OFFSET, k], work[EXTRA, k], work[NAME, k], work[DEGREES, k] = 0.0, 0.0, name, 1.0
+        work[OFFSET, k], work[EXTRA, k], work[NAME, k], work[DEGREES, k] = 0.0, 0.0, name, fewest
         work[TOTAL, k] = counters[WEIGHT]
         if at < 0:
             for j in range(d):
@@ -241,7 +245,7 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
                 work[SHIFTED + j, k] = arms[j, k] - per * table[at + CROSS + j]
             work[OFFSET, k], work[EXTRA, k] = per * table[at + TARGET], per
             gained = table[at + PRECISION] - counters[EFFECT_RIDGE]
-            work[DEGREES, k] += PER_SAMPLE * max(gained, 0.0) / counters[UNIT]
+            work[DEGREES, k] += PER_SAMPLE * max(gained, 0.0) / unit
             work[NAME, k] = name if name >= 0.0 else -1.0 - name
 
 
