@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
-from fedglb.kernels.effects import COUNTS, KEYS, OFTEN, PAIRS, name_arms, shift_arms
+from fedglb.kernels.effects import COUNTS, KEYS, OFFERS, OFTEN, PAIRS, name_arms, shift_arms
 from fedglb.kernels.layout import NAME, OFFSET, SCORES, SHIFTED, UPPER, WIDTHS, work_rows
 from fedglb.model import SharedModel
 from fedglb.parts.choice import check_first, choice_params, scores_of
@@ -134,7 +134,7 @@ class Learner:
         self.bank = 0.0  # the sum of the charges of arms played, for `Bank`
         self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
         #: what was offered, counted by slots, where arms have effects (`kernels.effects`)
-        self.offers = np.zeros(2 * PAIRS, dtype=np.int64) if setting.effect_ridge else None
+        self.offers = np.zeros(OFFERS, dtype=np.int64) if setting.effect_ridge else None
 
     @property
     def setting(self) -> Setting:

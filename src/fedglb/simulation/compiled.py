@@ -13,7 +13,7 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
-from fedglb.kernels.effects import KEYS, PAIRS, name_block
+from fedglb.kernels.effects import KEYS, OFFERS, name_block
 from fedglb.kernels.layout import EPOCH, work_rows
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
@@ -94,7 +94,7 @@ class CompiledEngine(Engine):
         d, L, width = env.problem.dim, self.setting.clients, self.setting.width
         capacity = horizon * env.clients // L
         #: what each client was offered, counted by slots, where arms have effects
-        self._offers = np.zeros((env.clients * (width > d), 2 * PAIRS), dtype=np.int64)
+        self._offers = np.zeros((env.clients * (width > d), OFFERS), dtype=np.int64)
         self._begin: LocalState = algorithm.local_update.begin(self.setting)
         self.learners = LearnerArrays(
             vectors=np.repeat(self._begin.vectors[None], L, axis=0),
