@@ -96,6 +96,7 @@ class Chosen:
     row: FloatArray  # the arm's features and, where arms have effects, its name: for a sample
 
 
+@functools.lru_cache(maxsize=2**16)  # of the arms that recur
 def stream_of(client: ClientId) -> int:
     """Return the number of a client's random stream: its id, or a hash of its name."""
     if isinstance(client, int | np.integer):
@@ -108,9 +109,9 @@ def names_of(ids: Sequence[int | str] | IntArray, count: int) -> FloatArray:
     if len(ids) != count:
         raise InvalidInput("len(ids)", len(ids), f"{count}, one id per arm")
     for k, each in enumerate(ids):
-        if not isinstance(each, int | str | np.integer) or isinstance(each, bool):
+        if type(each) not in (int, str) and not isinstance(each, np.integer | np.str_):
             raise InvalidInput(f"ids[{k}]", each, "a whole number or a text")
-    return np.array([float(stream_of(each) % KEYS) for each in ids])
+    return np.array([stream_of(each) % KEYS for each in ids], dtype=float)
 
 
 class Learner:
