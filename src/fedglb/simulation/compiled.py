@@ -8,6 +8,8 @@ bit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fedglb.algorithms import Algorithm
@@ -246,11 +248,14 @@ class CompiledEngine(Engine):
         n, one = len(update.participants), next(iter(update.participants))
         count(update.request(one), n)
         update.gathered = self._first_answers(update)
-        if self.setting.effect_ridge:  # clients have played different arms
-            for message in update.gathered.values():
-                count(message)
-        else:
-            count(update.gathered[one], n)
+        first = update.gathered[one]
+        count(first, n)
+        if isinstance(first, ModelSums) and first.effects is not None:
+            # clients have played different arms, so their messages differ in size by these
+            sums: dict[ClientId, Any] = update.gathered
+            sizes = sum(message.effects.size for message in sums.values())
+            entry = coordinator.ledger.entries[ModelSums.name, "up"]
+            entry.scalars += sizes - n * first.effects.size
         update.advance()
         while (query := update.query) is not None:
             count(update.request(one), n)
