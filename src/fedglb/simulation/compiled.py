@@ -252,8 +252,8 @@ class CompiledEngine(Engine):
         count(first, n)
         if isinstance(first, ModelSums) and first.effects is not None:
             # clients have played different arms, so their messages differ in size by these
-            sums: dict[ClientId, Any] = update.gathered
-            sizes = sum(message.effects.size for message in sums.values())
+            sent: dict[ClientId, Any] = update.gathered
+            sizes = sum(message.effects.size for message in sent.values())
             entry = coordinator.ledger.entries[ModelSums.name, "up"]
             entry.scalars += sizes - n * first.effects.size
         update.advance()

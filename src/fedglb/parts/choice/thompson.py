@@ -10,7 +10,7 @@ import numpy as np
 from fedglb.errors import integer, number
 from fedglb.kernels.compile import inlined_kernel, kernel
 from fedglb.kernels.decide import PLAYED
-from fedglb.kernels.elementary import exp, normal_quantile
+from fedglb.kernels.elementary import exp, log
 from fedglb.kernels.layout import (
     CENTRE,
     DEGREES,
@@ -103,14 +103,14 @@ def highest(work: FloatArray, k: int, deviation: float) -> float:
     """Return the largest score of an arm that may be drawn, by its share of all that is known.
 
     With s = (weight of all samples)·(variance of the arm), which for independent arms is all
-    samples over the arm's, it is m = Φ⁻¹(1 − 1/(1 + s)) deviations above the mean; where the effect
-    has few degrees of freedom, so many of Student's t that are as rare.
+    samples over the arm's, it is √(2 log s) deviations above the mean; where the effect has ν
+    degrees of freedom, √(ν(s^{2/ν} − 1)), which Student's t exceeds as rarely.
     """
-    m = -normal_quantile(1.0 / (1.0 + max(1.0, work[TOTAL, k] * work[WIDTHS, k])))
+    square = 2.0 * log(max(1.0, work[TOTAL, k] * work[WIDTHS, k]))
     if work[EXTRA, k] > 0.0:
         degrees = work[DEGREES, k]
-        m = math.sqrt(degrees * (exp(min(m * m / degrees, 600.0)) - 1.0))
-    return float(work[LEAST, k] + m * deviation * math.sqrt(max(work[WIDTHS, k], 0.0)))
+        square = degrees * (exp(square / degrees) - 1.0)
+    return float(work[LEAST, k] + deviation * math.sqrt(square * max(work[WIDTHS, k], 0.0)))
 
 
 @kernel
@@ -215,8 +215,8 @@ class OptimisticThompson(KernelChoice):
     As `Thompson`, with four changes, for a rule that needs no tuning:
 
     - An arm's score is at least its mean (May and others, 2012).
-    - It is at most a quantile that falls as the arm becomes known (as in MOTS): with s = n/n_a, the
-      share of all samples that are not the arm's, Φ⁻¹(1 − 1/(1 + s)) standard deviations.
+    - It is at most a bound that falls as the arm becomes known (as in MOTS): √(2 log s) standard
+      deviations, s = n/n_a being all samples over those of the arm.
     - The effect of an arm that recurs has heavy tails until the arm was played: Student's t, with 1
       degree of freedom and 4 more per sample. So an arm of which the model is wrongly sure is
       tried.
