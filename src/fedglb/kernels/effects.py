@@ -27,9 +27,9 @@ COUNT, ROWS = 0, 1
 #: Σ(μ − y)); u of the shared model; b = Σμ′x.
 PRECISION, TARGET, EFFECT, CROSS = range(1, 5)
 #: Degrees of freedom of an effect's draw, in samples of weight μ′(0): 1, so many more per sample of
-#: the arm, and so many times the number of arms per sample of all: heavy tails cost a few plays per
-#: arm, which must be few of all.
-PER_SAMPLE, PER_SHARE = 4.0, 50.0
+#: the arm, and so many times the squared number of arms per sample of all: heavy tails cost a few
+#: plays per arm, which must be few of all, and pay where an arm is offered often.
+PER_SAMPLE, PER_PAIR = 4.0, 0.5
 #: Keys are whole numbers below this, and are taken modulo a table's number of buckets.
 KEYS = 2**32
 #: Buckets until a coordinator needs fewer.
@@ -251,7 +251,7 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
     d, K = arms.shape
     table, width = counters[TABLE:], d + CROSS
     unit, total = counters[UNIT], max(counters[WEIGHT], counters[UNIT])
-    fewest = 1.0 + PER_SHARE * (table[COUNT] + 1.0) * unit / total
+    fewest = 1.0 + PER_PAIR * (table[COUNT] + 1.0) ** 2 * unit / total
     full = ROWS + (int(table[COUNT]) + 1) * width > table.shape[0]
     for k in range(K):
         work[OFFSET, k], work[EXTRA, k], work[NAME, k] = 0.0, 0.0, names[k]
