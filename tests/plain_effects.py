@@ -2,14 +2,14 @@
 
 An independent derivation for tests: θ and all effects are one vector, every matrix is dense and
 summed anew over its samples, inverses and determinants are explicit. It shares no code with the
-package, except the stream of random numbers for Thompson's rule and for ties.
+package, except the stream of random numbers for the rules that draw and for ties.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from math import log1p, sqrt, tanh
+from math import cos, exp, inf, log1p, pi, sqrt, tanh
 
 import numpy as np
 from numpy.linalg import cholesky, inv, norm
@@ -20,6 +20,7 @@ from tests.plain import LINKS, _logdet
 
 Array = np.ndarray
 START, SHARE = 1 / 64, 0.01  # λ before the first update; an effect's variance over that of θ
+RULES = ("Bayes", "Thompson", "OptimisticThompson")
 #: s by the largest |z|
 CONCORDANCE = {"logistic": lambda z: tanh(z / 2), "poisson": lambda z: 1.0, "identity": lambda z: 0}
 
@@ -46,6 +47,12 @@ def one_of_the_best(scores: Array, seed: int, t: int, i: int) -> int:
     return int(tied[int(uniforms(seed, t, i, 0, 2**32 - 1)[0] * len(tied))])
 
 
+def student(degrees: float, *place: int) -> float:
+    """Student's t by Bailey's method: Box and Muller's with another length."""
+    u, v = uniforms(*place)
+    return sqrt(degrees * ((1 - u) ** (-2 / degrees) - 1)) * cos(2 * pi * v)
+
+
 def weight(link: str, z: Array) -> Array:
     """The slope at z, or that of the secant from 0 to z where it is steeper."""
     mean, slope = LINKS[link].mean, LINKS[link].slope
@@ -64,11 +71,11 @@ def fedglb_auto(
     delays: Array | None = None,
     active: Array | None = None,
     seed: int = 0,
-    thompson: bool = False,
+    rule: str = "Bayes",
     threshold: float = 0.1,
     blocks: tuple[int, ...] | None = None,
 ) -> Outcome:
-    """Bayes's index, or Thompson's rule.
+    """One of `RULES`.
 
     `keys` (T, N, K) name the arms. They are `ids`, or else an arm has its key from its third offer
     to a client on, and where the client's model knows the key already. `blocks` are the sizes of
@@ -118,23 +125,40 @@ def fedglb_auto(
         A = H + penalty() + more
         P = inv(A)
         centre = anchor - P @ gradient
-        if not thompson:
-            variance = phi * np.einsum("ki,ij,kj->k", rows, P, rows)
-            return rows @ centre + ndtri(1 - 1 / (t + 1)) * np.sqrt(variance)
+        means, variances = rows @ centre, np.einsum("ki,ij,kj->k", rows, P, rows)
+        if rule == "Bayes":
+            return means + ndtri(1 - 1 / (t + 1)) * np.sqrt(phi * variances)
+        optimistic, recurs = rule == "OptimisticThompson", rows[:, d:].any(axis=1)
+        sigma = sqrt(phi) * (0.5 if optimistic and not recurs.any() else 1.0)
+        h, unit = (H + more).diagonal()[d:], LINKS[link].slope(np.zeros(1))[0]
+        played = h.sum()
+        share = 50 * (np.count_nonzero(h) + 1) * unit / max(played, unit)
+        degrees = 1 + share + 4 * h / unit
         z = np.empty(d)
         normals(seed, t, i, 0, z)
         drawn = np.zeros(m)
-        drawn[:d] = centre[:d] + sqrt(phi) * cholesky(P[:d, :d]) @ z
+        drawn[:d] = centre[:d] + sigma * cholesky(P[:d, :d]) @ z
         for place in d + np.flatnonzero(rows[:, d:].any(axis=0)):  # independent given θ
-            key = int(names[place - d])
-            normal = two_normals(seed, t, i, 0, 2**31 + key % 2**31)[0]
+            at = (seed, t, i, 0, 2**31 + int(names[place - d]) % 2**31)
+            number = student(degrees[place - d], *at) if optimistic else two_normals(*at)[0]
             shift = A[place, :d] @ (drawn[:d] - centre[:d]) / A[place, place]
-            drawn[place] = centre[place] - shift + sqrt(phi / A[place, place]) * normal
-        return rows @ drawn
+            drawn[place] = centre[place] - shift + sigma * sqrt(1 / A[place, place]) * number
+        if not optimistic:
+            return rows @ drawn
+        tops = np.full(K, inf)
+        if recurs.any() and played > 0:
+            tops = -ndtri(1 / (1 + np.maximum(1, played * variances)))
+            for k in np.flatnonzero(recurs):
+                nu = degrees[rows[k, d:].argmax()]
+                tops[k] = sqrt(nu * (exp(min(tops[k] ** 2 / nu, 600)) - 1))
+            tops = means + tops * np.sqrt(phi * variances)
+        return np.minimum(np.maximum(rows @ drawn, means), tops)
 
     def asks(i: int) -> bool:
+        """By the gain of log det S, S the Schur complement of the block of θ."""
         before = H + penalty()
-        return len(own[i]) * (_logdet(before + sums(own[i])[0]) - _logdet(before)) >= threshold
+        P, Q = inv(before)[:d, :d], inv(before + sums(own[i])[0])[:d, :d]  # the inverses of S
+        return len(own[i]) * (_logdet(P) - _logdet(Q)) >= threshold
 
     def update(t: int, i: int) -> None:
         nonlocal anchor, H, ridges, second

@@ -24,8 +24,8 @@ async_linucb, ecolog, fedlinucb, ofuglb = (
 PARTS = {
     local_update.LocalUpdate: [
         local_update.Ons(), local_update.Frozen(), local_update.Ridge(), local_update.Mle(),
-        local_update.LazyOns(RATE), local_update.Anchored(), fedlinucb.FrozenRidge(),
-        ecolog.EcoLog(), async_linucb.AsyncRidge(), ofuglb.HessianMle(),
+        local_update.LazyOns(RATE), local_update.Anchored(), local_update.Calibrated(),
+        fedlinucb.FrozenRidge(), ecolog.EcoLog(), async_linucb.AsyncRidge(), ofuglb.HessianMle(),
         local_update.FrozenHessian(),
     ],
     global_update.GlobalUpdate: [
@@ -46,7 +46,7 @@ PARTS = {
     ],
     choice.Choice: [
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),
-        choice.Bank(choice.Bayes()), choice.EpsilonGreedy(0.1),
+        choice.OptimisticThompson(), choice.Bank(choice.Bayes()), choice.EpsilonGreedy(0.1),
     ],
 }  # fmt: skip
 MODULES = {
@@ -119,7 +119,7 @@ def test_the_contracts_names_and_defaults():
     assert fg.fedglb_mix(3.0).choice == fg.Ucb()
     assert (fg.fedglb_mix(3.0).ridge, fg.fedglb_mix(3.0).delta) == (1.0, 0.01)
     assert fg.fedglb_mix(3.0).solver == fg.OneExchange()
-    assert fg.fedglb_auto().choice == fg.Bayes()
+    assert fg.fedglb_auto().choice == fg.OptimisticThompson()
     assert fg.fedglb_auto().ridge == fg.Evidence()
     assert fg.fedglb_auto().solver == fg.OneExchange(math.inf, "deviation")
     assert (fg.fedglb_mix(3.0).trigger.clock, fg.fedglb_auto().trigger.clock) == (

@@ -66,6 +66,9 @@ def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
     table = AgreementTable(N, ProblemTable(D), TABLES[name])
     agreement = table.build()
     arms, means, rewards = recording((T, N, K, D), seed=7)
+    if name == "auto":  # items that recur, known by their features
+        arms[:], means[:] = arms[0, 0], means[0, 0]
+        rewards = (np.random.default_rng(7).random((*rewards.shape[:2], 1)) < means).astype(float)
     env = fg.Recorded(agreement.problem, arms, means, rewards=rewards)
     expected = Simulation(agreement.algorithm, env, T, 0)
     expected.run()
@@ -76,8 +79,9 @@ def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
     np.testing.assert_array_equal(choices, expected.recorder.log.choices)
     assert [m["t"] for m in models] == [m.t for m in expected.models]
     for got, wanted in zip(models, expected.models, strict=True):
-        for name in ("theta", "matrix", "radius_terms", "ridge"):
-            np.testing.assert_array_equal(got[name], getattr(wanted, name))  # to the bit
+        for field in ("theta", "matrix", "radius_terms", "ridge", "effects"):
+            np.testing.assert_array_equal(got[field], getattr(wanted, field))  # to the bit
+    assert name != "auto" or len(models[-1]["effects"]) > 2
 
     file = CoordinatorStore(state, agreement)
     arrays, traffic = file.state()

@@ -36,6 +36,7 @@ from tests.federation.helpers.recorded import (
     AGREED,
     DIM,
     EACH,
+    ITEMS,
     ONE_EXCHANGE,
     Standing,
     asker,
@@ -98,6 +99,8 @@ def case(request) -> tuple[AgreementTable, list[Standing]]:
     agreed, rounds = request.param
     out = list(undisturbed(agreed.build(), NAMES, 1 + KILLS))
     assert {int(standing.coordinator["last_update.rounds"]) for standing in out} == {rounds}
+    if agreed is ONE_EXCHANGE:  # every item has an effect
+        assert out[-1].coordinator["model.effects"].size == 2 + ITEMS * (DIM + 3)
     return agreed, out
 
 

@@ -7,9 +7,10 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from tests.federation.helpers.in_process import client_of, same
+from tests.federation.helpers.in_process import same
 from tests.federation.helpers.lossy_network import ask, harness
 from tests.federation.helpers.nats_federation import table
+from tests.federation.helpers.recorded import ITEMS, stream
 from tests.protocol.driver import equal_arrays
 
 DIM, SAMPLES = 3, {"a": 7, "b": 4, "d": 9}
@@ -32,10 +33,9 @@ def together(tmp_path):
             running = stack.enter_context(harness(tmp_path / folder, list(SAMPLES), agreement))
             running.arrive()
             for name, samples in SAMPLES.items():
-                whole = client_of(agreement, name, samples).samples
                 calls = running.nodes[name].calls
-                for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
-                    calls.observe(calls.choose([x], t=t).id, float(y))
+                for k, (x, y) in enumerate(zip(*stream(name, DIM, samples), strict=True)):
+                    calls.observe(calls.choose([x], [k % ITEMS], t=k + 1).id, float(y))
             return running
 
         yield make
@@ -61,12 +61,12 @@ def test_the_model_and_the_states_after_it(together, kind):
             t += 1
             arms = rng.standard_normal((2, 4, DIM))
             arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
-            decisions = [node.calls.choose(a, t=t) for a in arms]
+            decisions = [node.calls.choose(a, [2, 3, 4, 5], t=t) for a in arms]
             pairs = list(zip(decisions, arms, strict=True))
             for decision, offered in pairs if t % 2 else pairs[::-1]:
                 reward = float(rng.integers(2))
                 node.calls.observe(decision.id, reward)
-                later[name].append((offered[decision.arm], reward, t))
+                later[name].append((offered[decision.arm], reward, t, decision.arm_id))
 
     rounds = []
     for _ in range(2):  # the second update begins from the first one's model
@@ -77,8 +77,8 @@ def test_the_model_and_the_states_after_it(together, kind):
         assert same(model, quiet.session.coordinator.model)
         for name, node in quiet.nodes.items():
             assert len(later[name]) > 2
-            for x, y, step in later[name]:  # in their order, after the model
-                node.calls.observe(node.calls.choose([x], t=step).id, y)
+            for x, y, step, item in later[name]:  # in their order, after the model
+                node.calls.observe(node.calls.choose([x], [item], t=step).id, y)
             ours, theirs = (
                 each.learner.protocol_client.to_arrays() for each in (busy.nodes[name], node)
             )

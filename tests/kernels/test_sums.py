@@ -130,8 +130,11 @@ def test_no_samples_no_sum():
 
 def model_sums(name, X, y, theta, covered):
     link, d = FAMILIES[name].link, X.shape[1]
-    gradient, hessian = np.zeros(d), np.zeros((d, d))
-    add_model_sums(X, y, covered, theta, link.compiled_functions, gradient, hessian)
+    gradient, hessian, none = np.zeros(d), np.zeros((d, d)), np.empty(0)
+    add_model_sums(
+        X, y, covered, theta, link.compiled_functions, gradient, hessian,
+        Merged.empty(1, d), 0, none, 1.0, math.nan,
+    )  # fmt: skip
     return gradient, hessian
 
 

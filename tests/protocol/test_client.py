@@ -136,3 +136,53 @@ def test_samples_that_come_while_a_model_is_prepared_or_before_it_is_installed(m
     for k in (9, 10):
         other.observe_unchecked(X[k], y[k], t=k - 5)
     assert equal_arrays(one.to_arrays(), other.to_arrays())
+
+
+def test_a_sample_has_the_name_of_its_offer():
+    """By its features an arm recurs from its third offer on; `observe` counts nothing."""
+    each, x = client(fg.fedglb_auto()), [0.6, 0.0, 0.8]
+    for t in range(1, 5):
+        each.choose([x, [0.0, 0.1 * t, 0.0]])
+        each.observe(x, 1.0, t)
+    names = each.samples.X[:, D]
+    assert (names >= 0.0).tolist() == [False, False, True, True]
+    assert len({name if name >= 0.0 else -1.0 - name for name in names}) == 1
+    each.observe(x, 1.0, 5, id="tea")
+    each.observe(x, 1.0, 6, id=2**32 + 3)
+    assert each.samples.X[4, D] == stream_of("tea") != names[3]
+    assert each.samples.X[5, D] == 3.0
+
+
+def test_an_arm_with_a_row_recurs_at_once():
+    algorithm, x = fg.fedglb_auto(), [0.6, 0.0, 0.8]
+    old = client(algorithm)
+    for t in range(1, 5):
+        old.choose([x])
+        old.observe(x, 1.0, t)
+    coordinator = fg.Coordinator(algorithm, old.agreed, [0])
+    queue = coordinator.begin(4)
+    while queue:
+        message = queue.pop(0)
+        queue += (coordinator if message.upward else old).receive(message)
+    new = client(algorithm)
+    new.receive(NewModel(0, 1, 0, coordinator.model))
+    chosen = new.decide(np.array([x]).T, 5, names=new.names(np.array([x]).T))
+    assert chosen.row.tolist() == [*x, old.samples.X[3, D]]
+
+
+@pytest.mark.parametrize("ids", [["a"], [1, True], [1, 2.0], [1, None]])
+def test_bad_ids_are_refused(ids):
+    with pytest.raises(fg.InvalidInput, match="ids"):
+        client(fg.fedglb_auto()).choose(np.eye(D)[:2], ids=ids)
+
+
+def test_absorbed_arms_are_named_in_order():
+    X = np.tile(np.eye(D)[:2], (4, 1))
+    absorbing, y = client(fg.fedglb_auto()), np.ones(8)
+    absorbing.absorb(X, y)
+    assert (absorbing.samples.X[:, D] >= 0.0).tolist() == [False] * 4 + [True] * 4
+    named = client(fg.fedglb_auto())
+    named.absorb(X, y, ids=["a", 5] * 4)
+    assert named.samples.X[:, D].tolist() == [stream_of("a"), 5.0] * 4
+    with pytest.raises(fg.InvalidInput, match="ids"):
+        named.absorb(X, y, ids=["a"])

@@ -15,7 +15,8 @@ import fedglb as fg
 from fedglb.parts.local_update import Ons
 from fedglb.parts.trigger import Event
 from fedglb.privacy import SimulatedNoise
-from fedglb.protocol.messages import NewModel
+from fedglb.protocol.messages import ModelSums, NewModel
+from fedglb.protocol.persistence import stack, to_arrays, unstack
 from fedglb.protocol.update import GATHERING, SOLVING
 from fedglb.samples import Samples
 from tests.protocol.driver import (
@@ -132,6 +133,9 @@ def test_restarting_before_every_message_changes_nothing(name):
     if "effects" in name:
         assert steady.coordinator.model.effects.size > 2
         assert (GATHERING, False) in restarting.phases
+        # no room for more arms is stored, nor a client's sums of arms beyond an update
+        assert steady.clients[0].to_arrays()["state.counters"].size < 20 * (D + 4)
+        assert "covered.effects" not in steady.coordinator.to_arrays()
     elif name in communicating() and name != "dislinucb":
         assert {(GATHERING, False), (SOLVING, False), (SOLVING, True)} <= restarting.phases
 
@@ -191,3 +195,16 @@ def test_samples_grow_from_nothing_and_from_a_full_table():
         assert len(samples) == n + 40
         assert samples.y[n:].tolist() == [float(k) for k in range(40)]
         assert samples.X[n + 3].tolist() == [0.1 * 3] * D
+
+
+def test_arrays_of_different_lengths_come_back():
+    lengths = {"a": 12, "b": 0, "c": None, "d": 6, "e": 18}
+    arrays = {name: None if n is None else np.arange(float(n)) for name, n in lengths.items()}
+    parts = {
+        name: ModelSums(name, 1, 5, np.ones(D), np.eye(D), each) for name, each in arrays.items()
+    }
+    for kept in (parts, {k: parts[k] for k in "ab"}, {k: parts[k] for k in "ca"}, {}):
+        back = unstack(ModelSums, through_a_file(stack(kept)))
+        assert list(back) == list(kept)
+        for name, part in kept.items():
+            assert equal_arrays(to_arrays(back[name]), to_arrays(part))

@@ -23,7 +23,11 @@ PROBLEMS = {
     "identity": fg.Problem(D, fg.Identity(), noise=0.4),
     "blocks": fg.Problem(D, blocks=(1, 2)),
 }
-RULES = {"Bayes": fg.Bayes(), "Thompson": fg.Thompson(draws=0)}
+RULES = {
+    "Bayes": fg.Bayes(),
+    "Thompson": fg.Thompson(draws=0),
+    "OptimisticThompson": fg.OptimisticThompson(),
+}
 
 
 @dataclass
@@ -157,8 +161,7 @@ def test_the_same_as_a_plain_program(name, case, rule):
     env = CASES[case](problem, rng)
     expected = plain_effects.fedglb_auto(
         problem.link.name, problem.dispersion, env.offered, env.rewards, keys_of(env),
-        env.ids is not None, env.delays, env.active, SEED, rule == "Thompson",
-        blocks=problem.blocks,
+        env.ids is not None, env.delays, env.active, SEED, rule, blocks=problem.blocks,
     )  # fmt: skip
     run, models = played(fg.fedglb_auto(choice=RULES[rule]), env)
     assert_array_equal(run.choices, expected.choices)
@@ -206,12 +209,12 @@ def test_more_arms_than_rows(rule):
 
 def test_many_own_samples_since_a_model():
     """A client's inverse is computed anew from time to time."""
-    problem, rng, threshold = PROBLEMS["logistic"], np.random.default_rng(2), 5000.0
+    problem, rng, threshold = PROBLEMS["logistic"], np.random.default_rng(2), 2000.0
     steps, pool, effects = 1300, unit(rng.standard_normal((K, D))), rng.standard_normal(K)
     env = given(problem, np.broadcast_to(pool, (steps, 1, K, D)), effects, rng)
     expected = plain_effects.fedglb_auto(
         "logistic", 1.0, env.offered, env.rewards, keys_of(env), False, seed=SEED,
-        thompson=True, threshold=threshold,
+        rule="Thompson", threshold=threshold,
     )  # fmt: skip
     run, (model,) = played(fg.fedglb_auto(threshold, choice=RULES["Thompson"]), env, steps)
     assert_array_equal(run.choices, expected.choices)

@@ -115,6 +115,7 @@ RULES = {
     "Sigma": fg.Sigma(2.0),
     "Bayes": fg.Bayes(),
     "Thompson": fg.Thompson(draws=7),
+    "OptimisticThompson": fg.OptimisticThompson(draws=7),
     "Bank": fg.Bank(fg.Bayes(), 1.0, 0.05),
     "Bank, Thompson": fg.Bank(fg.Thompson(draws=3), 1.0),
     "Bank, explored": fg.EpsilonGreedy(0.3, fg.Bank(fg.Greedy(), 1.0, 0.2)),

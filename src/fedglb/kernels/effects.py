@@ -36,7 +36,11 @@ KEYS = 2**32
 BUCKETS = 2**16
 #: A client counts in pairs of slots what it was offered; an arm without an id recurs once its count
 #: is this. A slot has its arm's key and, below `COUNTS`, its count.
-PAIRS, OFTEN, COUNTS = 2**12, 3, 2**20
+PAIRS, OFTEN, COUNTS = 2**11, 3, 2**20
+#: Decisions that are all counted and, while no arm has recurred, one of how many is afterwards.
+ALL, EVERY = 16, 8
+#: The length of a client's counts.
+OFFERS = 2 * PAIRS + 2
 
 # Products of two words of 32 bits, in unsigned numbers of 64, as in `kernels.philox`.
 _MULTIPLIER, _WORD, _SHIFT = np.uint64(0x9E3779B1), np.uint64(2**32 - 1), np.uint64(32)
@@ -50,24 +54,40 @@ def mixed(hashed: np.uint64, word: np.uint64) -> np.uint64:
 
 
 @kernel
-def key_of(arms: FloatArray, d: int, k: int) -> float:
-    """Return the key of arm k, column k of `arms`: a hash of its numbers."""
-    hashed = np.uint64(d)
+def keys_of(arms: FloatArray, keys: FloatArray) -> None:
+    """Write the keys of arms (d, K): hashes of their numbers. All arms at a time: it vectorises."""
+    d, K = arms.shape
+    hashed = np.empty(K, dtype=np.uint64)
+    for k in range(K):
+        hashed[k] = np.uint64(d)
     for j in range(d):
-        bits = bits_of(arms[j, k] + 0.0)  # −0 is 0
-        hashed = mixed(mixed(hashed, bits & _WORD), bits >> _SHIFT)
-    return small_number(mixed(hashed, _WORD))
+        for k in range(K):
+            bits = bits_of(arms[j, k] + 0.0)  # −0 is 0
+            hashed[k] = mixed(mixed(hashed[k], bits & _WORD), bits >> _SHIFT)
+    for k in range(K):
+        keys[k] = small_number(mixed(hashed[k], _WORD))
 
 
 @kernel
 def name_arms(arms: FloatArray, offers: IntArray, names: FloatArray) -> None:
-    """Write the names of arms (d, K) to `names`, and count what is offered in `offers` (2·PAIRS,).
+    """Write the names of arms (d, K) to `names`, and count what is offered in `offers`.
 
-    A name is the arm's key if it recurs, and −1 − key if it does not yet.
+    A name is the arm's key if it recurs, and −1 − key if it does not yet. Behind the slots are the
+    number of decisions and whether an arm has recurred. As long as none has, only one of `EVERY`
+    decisions is counted after the first `ALL`: in the others no arm has a key.
     """
-    for k in range(arms.shape[1]):
-        key = key_of(arms, arms.shape[0], k)
-        names[k] = key if counted(offers, int(key)) >= OFTEN else -1.0 - key
+    K, sometimes = arms.shape[1], offers[2 * PAIRS + 1] == 0
+    offers[2 * PAIRS] += 1
+    if sometimes and offers[2 * PAIRS] > ALL and offers[2 * PAIRS] % EVERY != 0:
+        for k in range(K):
+            names[k] = -1.0
+        return
+    keys_of(arms, names)
+    for k in range(K):
+        if counted(offers, int(names[k])) >= OFTEN:
+            offers[2 * PAIRS + 1] = 1
+        else:
+            names[k] = -1.0 - names[k]
 
 
 @kernel
@@ -98,6 +118,12 @@ def name_block(arms: FloatArray, offers: IntArray, active: BoolArray, names: Flo
         for i in range(arms.shape[1]):
             if active.size == 0 or active[s, i]:
                 name_arms(arms[s, i], offers[i], names[s, i])
+
+
+@inlined_kernel
+def bucket(key: float, buckets: float) -> float:
+    """Return a key modulo the number of buckets, a power of two."""
+    return float(int(key) & (int(buckets) - 1))
 
 
 @kernel
@@ -206,7 +232,7 @@ def add_sent(
         key, h, g = sent[first], sent[first + 1], sent[first + 2]
         place = find_row(known, width, key)
         u = known[place + EFFECT] if place >= 0 else 0.0
-        at = row_of(total, width, key % buckets, 0.0)
+        at = row_of(total, width, bucket(key, buckets), 0.0)
         p = h * u - g
         for j in range(d):
             p += sent[first + 3 + j] * theta[j]
@@ -226,27 +252,31 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
     table, width = counters[TABLE:], d + CROSS
     unit, total = counters[UNIT], max(counters[WEIGHT], counters[UNIT])
     fewest = 1.0 + PER_SHARE * (table[COUNT] + 1.0) * unit / total
+    full = ROWS + (int(table[COUNT]) + 1) * width > table.shape[0]
+    for k in range(K):
+        work[OFFSET, k], work[EXTRA, k], work[NAME, k] = 0.0, 0.0, names[k]
+        work[DEGREES, k], work[TOTAL, k] = fewest, counters[WEIGHT]
+    for j in range(d):
+        for k in range(K):
+            work[SHIFTED + j, k] = arms[j, k]
     for k in range(K):
         name = names[k]
-        key = (name if name >= 0.0 else -1.0 - name) % counters[BUCKET_COUNT]
+        if name < 0.0 and table[COUNT] == 0.0:
+            continue
+        key = bucket(name if name >= 0.0 else -1.0 - name, counters[BUCKET_COUNT])
         at = find_row(table, width, key)
-        if at < 0 and name >= 0.0 and ROWS + (int(table[COUNT]) + 1) * width > table.shape[0]:
+        if at < 0 and name >= 0.0 and full:
             at = max(-1 - at - width, ROWS)  # no room: it shares a row, as in `row_of`
-        work[OFFSET, k], work[EXTRA, k], work[NAME, k], work[DEGREES, k] = 0.0, 0.0, name, fewest
-        work[TOTAL, k] = counters[WEIGHT]
-        if at < 0:
-            for j in range(d):
-                work[SHIFTED + j, k] = arms[j, k]
-            if name >= 0.0:
-                work[EXTRA, k] = 1.0 / counters[EFFECT_RIDGE]
-        else:
+        if at >= 0:
             per = 1.0 / table[at + PRECISION]
             for j in range(d):
-                work[SHIFTED + j, k] = arms[j, k] - per * table[at + CROSS + j]
+                work[SHIFTED + j, k] -= per * table[at + CROSS + j]
             work[OFFSET, k], work[EXTRA, k] = per * table[at + TARGET], per
             gained = table[at + PRECISION] - counters[EFFECT_RIDGE]
             work[DEGREES, k] += PER_SAMPLE * max(gained, 0.0) / unit
             work[NAME, k] = name if name >= 0.0 else -1.0 - name
+        elif name >= 0.0:
+            work[EXTRA, k] = 1.0 / counters[EFFECT_RIDGE]
 
 
 @kernel
@@ -255,7 +285,7 @@ def add_effects(X: FloatArray, table: FloatArray, buckets: float, z: FloatArray)
     d = X.shape[1] - 1
     for s in range(X.shape[0]):
         if X[s, d] >= 0.0:
-            z[s] += table[row_of(table, d + CROSS, X[s, d] % buckets, 0.0) + EFFECT]
+            z[s] += table[row_of(table, d + CROSS, bucket(X[s, d], buckets), 0.0) + EFFECT]
 
 
 @kernel
@@ -270,7 +300,7 @@ def add_to_effects(
     d = X.shape[1] - 1
     for s in range(X.shape[0]):
         if X[s, d] >= 0.0:
-            at = row_of(table, d + CROSS, X[s, d] % buckets, 0.0)
+            at = row_of(table, d + CROSS, bucket(X[s, d], buckets), 0.0)
             add_to_row(table, at, X[s], residuals[s], weights[s])
 
 

@@ -21,9 +21,9 @@ PROJECTION = 4
 #: the certified intervals, and the scores by which arms are ranked.
 UPPER, WIDTHS, LOW, HIGH, SCORES = range(5)
 #: Behind them: what effects add to xᵀθ and to the squared width, the arms' names, the degrees of
-#: freedom of their effects and the weight of all samples (`kernels.effects`), the ends between
-#: which a score is drawn; and, where arms have effects, the d rows of shifted arms.
-OFFSET, EXTRA, NAME, DEGREES, TOTAL, LEAST, MOST, SHIFTED = range(5, 13)
+#: freedom of their effects and the weight of all samples (`kernels.effects`), the least
+#: scores that are drawn; and, where arms have effects, the d rows of shifted arms.
+OFFSET, EXTRA, NAME, DEGREES, TOTAL, LEAST, SHIFTED = range(5, 12)
 
 
 def work_rows(named: bool, d: int) -> int:

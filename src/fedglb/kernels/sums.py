@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.kernels.compile import inlined_kernel, kernel
-from fedglb.kernels.effects import CROSS, EFFECT, add_effects, add_to_effects, add_to_row, row_of
+from fedglb.kernels.effects import (
+    CROSS,
+    EFFECT,
+    add_effects,
+    add_to_effects,
+    add_to_row,
+    bucket,
+    row_of,
+)
 from fedglb.kernels.layout import CUMULANT, DERIVATIVES, MEAN, VARIANCE
 from fedglb.kernels.linalg import add_square, dot, set_matrix, set_vector
 from fedglb.kernels.merge import Merged, merge
@@ -379,7 +387,7 @@ def add_row(
     """Add one sample's derivatives at θ; of `hessian` to the lower triangle only."""
     d, z, at = theta.shape[0], dot(theta, x), -1
     if table.size > 0 and x[d] >= 0.0:
-        at = row_of(table, d + CROSS, float(x[d]) % buckets, 0.0)
+        at = row_of(table, d + CROSS, bucket(float(x[d]), buckets), 0.0)
         z += table[at + EFFECT]
     mean, weight = call1(functions[MEAN], z), call1(functions[VARIANCE], z)
     if at_zero == at_zero:

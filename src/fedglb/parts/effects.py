@@ -91,10 +91,12 @@ class ArmSums:
         given = np.concatenate([*sent])
         before = np.empty(ROWS + (known.size // (d + 3)) * (d + CROSS))
         empty_sums(known, d, before[None])
-        while len(np.unique(given[:: d + 3] % buckets)) > rows:
-            buckets /= 2.0
-        total = np.zeros(ROWS + min(rows, given.size // (d + 3)) * (d + CROSS))
+        total = np.zeros(ROWS + (rows + 1) * (d + CROSS))
         add_sent(given, theta, before, buckets, total)
+        while int(total[COUNT]) > rows:
+            buckets /= 2.0
+            total[:] = 0.0
+            add_sent(given, theta, before, buckets, total)
         each = total[ROWS:].reshape(-1, d + CROSS)[: int(total[COUNT])]
         h, b = each[:, PRECISION], each[:, CROSS:]
         mean = np.divide(each[:, EFFECT], h, out=np.zeros(h.size), where=h > 0.0)

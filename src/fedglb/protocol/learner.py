@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
-from fedglb.kernels.effects import COUNTS, KEYS, OFTEN, PAIRS, name_arms, shift_arms
+from fedglb.kernels.effects import COUNTS, KEYS, OFFERS, OFTEN, PAIRS, name_arms, shift_arms
 from fedglb.kernels.layout import NAME, OFFSET, SCORES, SHIFTED, UPPER, WIDTHS, work_rows
 from fedglb.model import SharedModel
 from fedglb.parts.choice import check_first, choice_params, scores_of
@@ -96,6 +96,7 @@ class Chosen:
     row: FloatArray  # the arm's features and, where arms have effects, its name: for a sample
 
 
+@functools.lru_cache(maxsize=2**16)  # of the arms that recur
 def stream_of(client: ClientId) -> int:
     """Return the number of a client's random stream: its id, or a hash of its name."""
     if isinstance(client, int | np.integer):
@@ -108,9 +109,9 @@ def names_of(ids: Sequence[int | str] | IntArray, count: int) -> FloatArray:
     if len(ids) != count:
         raise InvalidInput("len(ids)", len(ids), f"{count}, one id per arm")
     for k, each in enumerate(ids):
-        if not isinstance(each, int | str | np.integer) or isinstance(each, bool):
+        if type(each) not in (int, str) and not isinstance(each, np.integer | np.str_):
             raise InvalidInput(f"ids[{k}]", each, "a whole number or a text")
-    return np.array([float(stream_of(each) % KEYS) for each in ids])
+    return np.array([stream_of(each) % KEYS for each in ids], dtype=float)
 
 
 class Learner:
@@ -134,7 +135,7 @@ class Learner:
         self.bank = 0.0  # the sum of the charges of arms played, for `Bank`
         self._checked = not algorithm.choice.ranked_by.has_score  # the rule, on its first call
         #: what was offered, counted by slots, where arms have effects (`kernels.effects`)
-        self.offers = np.zeros(2 * PAIRS, dtype=np.int64) if setting.effect_ridge else None
+        self.offers = np.zeros(OFFERS, dtype=np.int64) if setting.effect_ridge else None
 
     @property
     def setting(self) -> Setting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -288,8 +288,8 @@ class Update:
         )
 
     def fitted(self) -> dict[ClientId, Contribution]:
-        """Return the contribution of each participant."""
-        return {client: self.gathered[client] for client in self.participants}
+        """Return the contribution of each participant, without what no later update needs."""
+        return {client: _kept(self.gathered[client]) for client in self.participants}
 
     def record(self) -> UpdateRecord:
         """Return the record of this update."""
@@ -330,6 +330,11 @@ class Update:
         self.replies = unstack(Derivatives, nested(arrays, "replies"))
         if int(arrays["phase"]) == SOLVING:
             self.solve = self._solve(list(unstack(Sums, nested(arrays, "transcript")).values()))
+
+
+def _kept(part: Contribution) -> Contribution:
+    """Return a contribution without the sums of arms: they may be as long as all else."""
+    return replace(part, effects=None) if isinstance(part, ModelSums) else part
 
 
 def _effects(fitted: Objective, solution: Solution) -> FloatArray | None:

@@ -8,12 +8,14 @@ bit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
-from fedglb.kernels.effects import KEYS, PAIRS, name_block
+from fedglb.kernels.effects import KEYS, OFFERS, name_block
 from fedglb.kernels.layout import EPOCH, work_rows
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
@@ -94,7 +96,7 @@ class CompiledEngine(Engine):
         d, L, width = env.problem.dim, self.setting.clients, self.setting.width
         capacity = horizon * env.clients // L
         #: what each client was offered, counted by slots, where arms have effects
-        self._offers = np.zeros((env.clients * (width > d), 2 * PAIRS), dtype=np.int64)
+        self._offers = np.zeros((env.clients * (width > d), OFFERS), dtype=np.int64)
         self._begin: LocalState = algorithm.local_update.begin(self.setting)
         self.learners = LearnerArrays(
             vectors=np.repeat(self._begin.vectors[None], L, axis=0),
@@ -246,11 +248,14 @@ class CompiledEngine(Engine):
         n, one = len(update.participants), next(iter(update.participants))
         count(update.request(one), n)
         update.gathered = self._first_answers(update)
-        if self.setting.effect_ridge:  # clients have played different arms
-            for message in update.gathered.values():
-                count(message)
-        else:
-            count(update.gathered[one], n)
+        first = update.gathered[one]
+        count(first, n)
+        if isinstance(first, ModelSums) and first.effects is not None:
+            # clients have played different arms, so their messages differ in size by these
+            sent: dict[ClientId, Any] = update.gathered
+            sizes = sum(message.effects.size for message in sent.values())
+            entry = coordinator.ledger.entries[ModelSums.name, "up"]
+            entry.scalars += sizes - n * first.effects.size
         update.advance()
         while (query := update.query) is not None:
             count(update.request(one), n)

@@ -9,7 +9,7 @@ import numpy as np
 
 import fedglb as fg
 from fedglb.kernels.decide import decide, ellipsoid_bounds
-from fedglb.kernels.layout import CENTRE, INVERSE
+from fedglb.kernels.layout import CENTRE, INVERSE, work_rows
 from fedglb.kernels.pointers import BOUNDS, address_of
 from fedglb.parts.choice import Choice, choice_params
 from tests.plain_mixture import equals, one_of
@@ -84,10 +84,12 @@ def play(
 ) -> Decision:  # fmt: skip
     d, K = at.arms.shape
     # scratch that nobody may read before it is written
-    work, factor, outcome = (np.full(shape, np.nan) for shape in ((5, K), (d, d), 3))
-    rule = params(choice, seed=seed, bounds=bounds)
-    terms = np.empty(0)
-    arm = decide(*at, terms, rule, alpha, t, number, client, balance, work, factor, outcome)
+    shapes = (work_rows(False, d), K), (d, d), 3
+    work, factor, outcome = (np.full(shape, np.nan) for shape in shapes)
+    rule, none = params(choice, seed=seed, bounds=bounds), np.empty(0)
+    arm = decide(
+        at.arms, none, *at[1:], none, rule, alpha, t, number, client, balance, work, factor, outcome
+    )
     return Decision(arm, *map(float, outcome), work)
 
 

@@ -119,6 +119,14 @@ def init(
             f"{', '.join(SOLVERS)}.", "one exchange with fedglb-auto and fedglb-mix, else newton"
         ),
     ] = None,
+    effects: Annotated[
+        int | None,
+        _agreed(
+            "Arms that can have an effect of their own with fedglb-auto; more share, 0: none. The "
+            "operator sees sums per arm.",
+            "1024",
+        ),
+    ] = None,
     updates: Annotated[
         int | None, _private("B, the number of updates.", "none: clients request updates")
     ] = None,
@@ -178,7 +186,7 @@ def init(
     preset = algorithm or ("fedglb-private" if scheduled else "fedglb-auto")
     given = {
         "threshold": threshold, "clock": clock, "exploration": exploration, "ridge": ridge,
-        "solver": solver, "updates": updates, "growth": growth,
+        "solver": solver, "effects": effects, "updates": updates, "growth": growth,
         "first": None if first is None else seconds("--first", first),
         "delta": delta if epsilon is None else None,
         "privacy": _privacy(

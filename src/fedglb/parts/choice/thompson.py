@@ -10,14 +10,13 @@ import numpy as np
 from fedglb.errors import integer, number
 from fedglb.kernels.compile import inlined_kernel, kernel
 from fedglb.kernels.decide import PLAYED
-from fedglb.kernels.elementary import exp, normal_quantile
+from fedglb.kernels.elementary import exp, log
 from fedglb.kernels.layout import (
     CENTRE,
     DEGREES,
     EXTRA,
     INVERSE,
     LEAST,
-    MOST,
     NAME,
     OFFSET,
     SCORES,
@@ -93,37 +92,25 @@ def thompson_index(
         for k in range(arms.shape[1]):
             work[SCORES, k] += work[OFFSET, k]
             if work[EXTRA, k] > 0.0:  # arms of one name share the draw of their effect
-                block = EFFECTS + int(work[NAME, k] % EFFECTS)
+                block = EFFECTS + (int(work[NAME, k]) & (EFFECTS - 1))
                 own, _ = two_normals(key, number, client, draw, block)
                 work[SCORES, k] += deviation * math.sqrt(work[EXTRA, k]) * own
     return 0
 
 
-@kernel
-def score_ends(
-    arms: FloatArray, vectors: FloatArray, matrices: FloatArray, deviation: float, work: FloatArray
-) -> bool:
-    """Write between which ends scores are drawn; return whether no arm on offer recurs.
+@inlined_kernel
+def highest(work: FloatArray, k: int, deviation: float) -> float:
+    """Return the largest score of an arm that may be drawn, by its share of all that is known.
 
-    The lower end is the mean. The upper one is a quantile of an arm's share of all that is known:
-    with s = (weight of all samples)·(variance of the arm), which for independent arms is all
-    samples over the arm's, it is m = Φ⁻¹(1 − 1/(1 + s)) deviations above the mean; where the effect
-    has few degrees of freedom, so many of Student's t that are as rare.
+    With s = (weight of all samples)·(variance of the arm), which for independent arms is all
+    samples over the arm's, it is √(2 log s) deviations above the mean; where the effect has ν
+    degrees of freedom, √(ν(s^{2/ν} − 1)), which Student's t exceeds as rarely.
     """
-    arm_bounds(arms, vectors[CENTRE], matrices[INVERSE], 0.0, work, work[LEAST])
-    fresh = work.shape[0] > SHIFTED
-    for k in range(arms.shape[1]):
-        fresh = fresh and work[NAME, k] < 0.0
-    for k in range(arms.shape[1]):
-        work[MOST, k] = np.inf
-        if work.shape[0] > SHIFTED and not fresh and work[TOTAL, k] > 0.0:
-            m = -normal_quantile(1.0 / (1.0 + max(1.0, work[TOTAL, k] * work[WIDTHS, k])))
-            if work[EXTRA, k] > 0.0:
-                degrees = work[DEGREES, k]
-                m = math.sqrt(degrees * (exp(min(m * m / degrees, 600.0)) - 1.0))
-            width = math.sqrt(max(work[WIDTHS, k], 0.0))
-            work[MOST, k] = work[LEAST, k] + m * deviation * width
-    return bool(fresh)
+    square = 2.0 * log(max(1.0, work[TOTAL, k] * work[WIDTHS, k]))
+    if work[EXTRA, k] > 0.0:
+        degrees = work[DEGREES, k]
+        square = degrees * (exp(square / degrees) - 1.0)
+    return float(work[LEAST, k] + deviation * math.sqrt(square * max(work[WIDTHS, k], 0.0)))
 
 
 @kernel
@@ -140,23 +127,29 @@ def optimistic_index(
     client: int,
     draw: int,
 ) -> int:
-    """The predictions of a drawn model, each between the ends of `score_ends`."""
-    deviation = constants[DEVIATION]
+    """The predictions of a drawn model, each from the arm's mean to its `highest`."""
+    K, deviation, named = arms.shape[1], constants[DEVIATION], work.shape[0] > SHIFTED
     if draw == PLAYED:  # the other draws of this decision find them in `work`
-        fresh = score_ends(arms, vectors, matrices, deviation, work)
-        work[TOTAL, 0] = FRESH if fresh else 1.0
-    deviation *= work[TOTAL, 0]
-    theta = draw_model(vectors, matrices, factor, deviation, key, number, client, draw)
+        arm_bounds(arms, vectors[CENTRE], matrices[INVERSE], 0.0, work, work[LEAST])
+    recurs = not named
+    for k in range(K):
+        recurs = recurs or work[NAME, k] >= 0.0
+    scale = deviation if recurs else FRESH * deviation
+    theta = draw_model(vectors, matrices, factor, scale, key, number, client, draw)
     predictions(offered(arms, work), theta, work[SCORES])
-    for k in range(arms.shape[1]):
-        score = work[SCORES, k]
-        if work.shape[0] > SHIFTED:
-            score += work[OFFSET, k]
-            if work[EXTRA, k] > 0.0:  # arms of one name share the draw of their effect
-                block = EFFECTS + int(work[NAME, k] % EFFECTS)
-                own = t_number(key, number, client, draw, block, work[DEGREES, k])
-                score += deviation * math.sqrt(work[EXTRA, k]) * own
-        work[SCORES, k] = min(max(score, work[LEAST, k]), work[MOST, k])
+    if named and recurs:
+        blocks, own = np.empty(K, dtype=np.int64), np.empty(K)
+        for k in range(K):  # arms of one name share the draw of their effect
+            blocks[k] = EFFECTS + (int(work[NAME, k]) & (EFFECTS - 1))
+        for k in range(K):
+            own[k] = t_number(key, number, client, draw, blocks[k], work[DEGREES, k])
+        for k in range(K):
+            work[SCORES, k] += work[OFFSET, k] + scale * math.sqrt(work[EXTRA, k]) * own[k]
+    for k in range(K):
+        if not work[SCORES, k] > work[LEAST, k]:
+            work[SCORES, k] = work[LEAST, k]
+        elif named and recurs and work[TOTAL, k] > 0.0:
+            work[SCORES, k] = min(work[SCORES, k], highest(work, k, deviation))
     return 0
 
 
@@ -222,8 +215,8 @@ class OptimisticThompson(KernelChoice):
     As `Thompson`, with four changes, for a rule that needs no tuning:
 
     - An arm's score is at least its mean (May and others, 2012).
-    - It is at most a quantile that falls as the arm becomes known (as in MOTS): with s = n/n_a, the
-      share of all samples that are not the arm's, Φ⁻¹(1 − 1/(1 + s)) standard deviations.
+    - It is at most a bound that falls as the arm becomes known (as in MOTS): √(2 log s) standard
+      deviations, s = n/n_a being all samples over those of the arm.
     - The effect of an arm that recurs has heavy tails until the arm was played: Student's t, with 1
       degree of freedom and 4 more per sample. So an arm of which the model is wrongly sure is
       tried.

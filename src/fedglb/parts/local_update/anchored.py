@@ -20,6 +20,7 @@ from fedglb.kernels.effects import (
     TARGET,
     UNIT,
     WEIGHT,
+    bucket,
     fill_table,
     row_of,
 )
@@ -125,7 +126,7 @@ def step_with_effect(
     theta, anchor, shifted = vectors[THETA], vectors[ANCHOR], np.empty(d)
     gradient, direction = vectors[GRADIENT], vectors[DIRECTION]
     count, table = int(counters[UPDATES]), counters[TABLE:]
-    key = x[d] % counters[BUCKET_COUNT]
+    key = bucket(float(x[d]), counters[BUCKET_COUNT])
     at = row_of(table, d + CROSS, key, counters[EFFECT_RIDGE])
     D = table[at + PRECISION]
     z, now, square = table[at + EFFECT], table[at + TARGET] / D, 0.0
