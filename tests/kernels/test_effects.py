@@ -5,20 +5,29 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from fedglb.kernels.effects import (
+    BUCKET_COUNT,
     COUNT,
+    CROSS,
+    EFFECT_RIDGE,
     OFTEN,
     PAIRS,
     PRECISION,
     ROWS,
+    TABLE,
+    TARGET,
+    UNIT,
+    WEIGHT,
     counted,
     find_row,
     key_of,
     name_arms,
     row_of,
+    shift_arms,
 )
+from fedglb.kernels.layout import DEGREES, EXTRA, NAME, OFFSET, SHIFTED, TOTAL, work_rows
 
 WIDTH = 6
 
@@ -110,3 +119,44 @@ def test_minus_zero_is_zero():
     first, second, other = (key_of(arms, 2, k) for k in range(3))
     assert first == second != other
     assert 0.0 <= first < 2**32
+
+
+# -- what effects add to arms --------------------------------------------------------------------
+
+
+def shifted(names, rows):
+    """Arms e₁ with these names, where λ₂ = 2, μ′(0) = ¼, and all samples weigh 4.
+
+    The rows of keys 4 and 9 have D = 5 and 3, f = 10 and −6, b = (1, 0) and (0, 1.5).
+    """
+    counters = np.zeros(TABLE + ROWS + rows * (2 + CROSS))
+    counters[EFFECT_RIDGE], counters[BUCKET_COUNT] = 2.0, 16.0
+    counters[UNIT], counters[WEIGHT] = 0.25, 4.0
+    for key, D, f, b in ((4.0, 5.0, 10.0, (1.0, 0.0)), (9.0, 3.0, -6.0, (0.0, 1.5))):
+        at = row_of(counters[TABLE:], 2 + CROSS, key, D)
+        counters[TABLE + at + TARGET] = f
+        counters[TABLE + at + CROSS : TABLE + at + CROSS + 2] = b
+    arms = np.tile([[1.0], [0.0]], len(names))
+    work = np.full((work_rows(True, 2), len(names)), np.nan)
+    shift_arms(arms, np.array(names, dtype=float), counters, work)
+    return work
+
+
+def test_what_effects_add():
+    """By key: 4 (by its bucket), 9 without its third offer, 7 with no row, 8 that is new."""
+    work = shifted([20.0, -1.0 - 9.0, 7.0, -1.0 - 8.0], rows=3)
+    assert_allclose(work[SHIFTED:], [[0.8, 1.0, 1.0, 1.0], [0.0, -0.5, 0.0, 0.0]])
+    assert_allclose(work[OFFSET], [2.0, -2.0, 0.0, 0.0])
+    assert_allclose(work[EXTRA], [1 / 5, 1 / 3, 1 / 2, 0.0])
+    assert_array_equal(work[NAME], [20.0, 9.0, 7.0, -9.0])
+    assert_array_equal(work[TOTAL], 4.0)
+    few = 1 + 50 * 3 * 0.25 / 4  # two rows and one more, for all samples
+    assert_allclose(work[DEGREES], [few + 4 * 12, few + 4 * 4, few, few])
+
+
+def test_in_a_full_table_an_arm_has_the_row_of_the_key_before():
+    work = shifted([7.0, 1.0, 11.0, -1.0 - 11.0], rows=2)
+    assert_allclose(work[OFFSET], [2.0, 2.0, -2.0, 0.0])
+    assert_allclose(work[EXTRA], [1 / 5, 1 / 5, 1 / 3, 0.0])
+    assert_allclose(work[SHIFTED], [0.8, 0.8, 1.0, 1.0])
+    assert_array_equal(work[NAME], [7.0, 1.0, 11.0, -12.0])

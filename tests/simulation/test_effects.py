@@ -207,16 +207,32 @@ def test_more_arms_than_rows(rule):
     assert len(models[-1].effects) == 2 + 4 * (3 + D)
 
 
-def test_many_own_samples_since_a_model():
-    """A client's inverse is computed anew from time to time."""
+@pytest.mark.parametrize("rule", ["Bayes", "OptimisticThompson"])
+def test_arms_that_share_rows_become_known(rule):
+    """Ten arms, four rows: an arm that only learns where it shares stays uncertain forever."""
+    steps, regret = 600, {4: 0.0, 1024: 0.0}
+    for seed in range(1, 4):
+        rng = np.random.default_rng(seed)
+        arms = np.broadcast_to(unit(rng.standard_normal((10, D))), (steps, N, 10, D))
+        env = given(PROBLEMS["logistic"], arms, rng.standard_normal(10), rng)
+        for rows in regret:
+            local = Calibrated(effects=rows)
+            algorithm = replace(fg.fedglb_auto(choice=RULES[rule]), local_update=local)
+            regret[rows] += fg.simulate(algorithm, env, steps, seed).regret
+    assert regret[4] < 2 * regret[1024]
+
+
+@pytest.mark.parametrize("rule", ["Thompson", "OptimisticThompson"])
+def test_many_own_samples_since_a_model(rule):
+    """A client's inverse is computed anew from time to time, and tails become heavy."""
     problem, rng, threshold = PROBLEMS["logistic"], np.random.default_rng(2), 2000.0
     steps, pool, effects = 1300, unit(rng.standard_normal((K, D))), rng.standard_normal(K)
     env = given(problem, np.broadcast_to(pool, (steps, 1, K, D)), effects, rng)
     expected = plain_effects.fedglb_auto(
         "logistic", 1.0, env.offered, env.rewards, keys_of(env), False, seed=SEED,
-        rule="Thompson", threshold=threshold,
+        rule=rule, threshold=threshold,
     )  # fmt: skip
-    run, (model,) = played(fg.fedglb_auto(threshold, choice=RULES["Thompson"]), env, steps)
+    run, (model,) = played(fg.fedglb_auto(threshold, choice=RULES[rule]), env, steps)
     assert_array_equal(run.choices, expected.choices)
     assert expected.updates == [(model.t, 0)]
     assert steps - model.t > REFRESH_EVERY

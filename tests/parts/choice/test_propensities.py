@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import fedglb as fg
 from fedglb.kernels.layout import CENTRE, INVERSE
 from fedglb.parts.choice import Bank, Bayes, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
 from tests.parts.choice.decisions import DISPERSION, place, play
@@ -86,6 +87,30 @@ def test_the_estimate_is_right_within_its_error():
     off = np.abs(propensities - truth[arms]) / errors
     assert 0.93 < np.mean(off < 2.0) < 0.98  # the normal law says 0.954
     assert np.mean(off < 1.0) < 0.75  # and 0.68: the error is not overstated either
+
+
+@pytest.mark.parametrize("ids", [range(K), None], ids=["recurring", "fresh"])
+def test_what_an_agent_logs_is_how_often_it_plays(ids):
+    """Over many numbers of the stream, in one state; only for a log is it estimated."""
+    algorithm = fg.fedglb_auto(1e9)
+    client = fg.Client(0, algorithm, algorithm.setting(fg.Problem(dim=3), 2, None))
+    for t in range(1, 13):  # two arms are never played
+        k, reward = t % 3, float(t % 3 == 0 or t // 3 % 2)
+        client.observe(AT.arms[:, k], reward, t, id=None if ids is None else k)
+    names, n, m = client.names(AT.arms, ids), 3_000, algorithm.choice.logged_draws
+    assert math.isnan(client.decide(AT.arms, 20, 1, names=names).propensity)
+    found = [client.decide(AT.arms, 20, k, names=names, logged=True) for k in range(n)]
+    arms, p = (np.array([getattr(each, it) for each in found]) for it in ("arm", "propensity"))
+    assert p.min() > 0.0
+    assert p.max() <= 1.0
+    total = 0.0
+    assert np.count_nonzero(np.bincount(arms) > 500) == 2
+    for arm in np.unique(arms):
+        further, share = (p[arms == arm] * (m + 1) - 1) / m, np.mean(arms == arm)
+        error = math.sqrt(further.var() / len(further) + share * (1 - share) / n)
+        assert abs(further.mean() - share) <= 4.0 * error
+        total += further.mean()
+    assert abs(total - 1.0) < 0.02
 
 
 # -- what propensities are for: how would another rule have done? -------------------------------
