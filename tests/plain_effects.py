@@ -90,6 +90,7 @@ def fedglb_auto(
     late = np.zeros((T, N), int) if delays is None else delays
     out = Outcome(np.full((T, N), -1), [], [])
     offers = [Counter[int]() for _ in range(N)]
+    decisions, recurred = np.zeros(N, int), np.zeros(N, bool)
     waiting: list[list[tuple[int, Array, float]]] = [[] for _ in range(N)]
     own: list[list[tuple[Array, float]]] = [[] for _ in range(N)]  # known, since the model
     everything: list[tuple[Array, float]] = []  # known, up to the model
@@ -114,8 +115,12 @@ def fedglb_auto(
         """The arms as rows (x, e_a), or (x, 0) without a key."""
         rows = np.zeros((K, m))
         rows[:, :d] = arms[t - 1, i]
+        decisions[i] += 1
+        if not (ids or recurred[i] or decisions[i] <= 16 or decisions[i] % 8 == 0):
+            return rows  # while nothing recurs, one decision of eight is looked at
         for k, place in enumerate(places[t - 1, i]):
             offers[i][place] += 1
+            recurred[i] |= offers[i][place] >= 3
             if ids or offers[i][place] >= 3 or known(i, place):
                 rows[k, place] = 1.0
         return rows
@@ -132,7 +137,7 @@ def fedglb_auto(
         sigma = sqrt(phi) * (0.5 if optimistic and not recurs.any() else 1.0)
         h, unit = (H + more).diagonal()[d:], LINKS[link].slope(np.zeros(1))[0]
         played = h.sum()
-        share = 50 * (np.count_nonzero(h) + 1) * unit / max(played, unit)
+        share = (np.count_nonzero(h) + 1) ** 2 * unit / (2 * max(played, unit))
         degrees = 1 + share + 4 * h / unit
         z = np.empty(d)
         normals(seed, t, i, 0, z)
@@ -147,10 +152,10 @@ def fedglb_auto(
             return rows @ drawn
         tops = np.full(K, inf)
         if recurs.any() and played > 0:
-            tops = -ndtri(1 / (1 + np.maximum(1, played * variances)))
+            tops = np.sqrt(2 * np.log(np.maximum(1, played * variances)))
             for k in np.flatnonzero(recurs):
                 nu = degrees[rows[k, d:].argmax()]
-                tops[k] = sqrt(nu * (exp(min(tops[k] ** 2 / nu, 600)) - 1))
+                tops[k] = sqrt(nu * (exp(tops[k] ** 2 / nu) - 1))
             tops = means + tops * np.sqrt(phi * variances)
         return np.minimum(np.maximum(rows @ drawn, means), tops)
 

@@ -12,6 +12,7 @@ from fedglb.kernels.effects import (
     COUNT,
     CROSS,
     EFFECT_RIDGE,
+    OFFERS,
     OFTEN,
     PAIRS,
     PRECISION,
@@ -22,7 +23,7 @@ from fedglb.kernels.effects import (
     WEIGHT,
     counted,
     find_row,
-    key_of,
+    keys_of,
     name_arms,
     row_of,
     shift_arms,
@@ -37,7 +38,7 @@ def table(rows):
 
 
 def slots():
-    return np.zeros(2 * PAIRS, dtype=np.int64)
+    return np.zeros(OFFERS, dtype=np.int64)
 
 
 def test_rows_are_in_the_order_of_their_keys_whatever_came_first():
@@ -75,7 +76,8 @@ def test_a_full_table_stays_as_it_is():
 
 def test_fixed_arms_recur_from_the_third_offer():
     arms, offers, names = np.random.default_rng(1).random((3, 40)), slots(), np.empty(40)
-    keys = np.array([key_of(arms, 3, k) for k in range(40)])
+    keys = np.empty(40)
+    keys_of(arms, keys)
     assert len(np.unique(keys % PAIRS)) == 40
     for offer in range(1, 8):
         name_arms(arms, offers, names)
@@ -99,6 +101,22 @@ def test_fixed_arms_recur_among_fresh_ones():
     assert (names[5:] < 0.0).all()
 
 
+def test_while_none_recurs_few_decisions_are_counted_and_late_ones_recur_all_the_same():
+    rng, offers, names = np.random.default_rng(4), slots(), np.empty(4)
+    keys, same = np.empty(4), rng.random((3, 4))
+    keys_of(same, keys)
+    for _ in range(99):
+        name_arms(rng.random((3, 4)), offers, names)
+    assert_array_equal(names, -1.0)  # the 99th is not looked at
+    found = []
+    for _ in range(40):
+        name_arms(same, offers, names)
+        found.append(names[0] >= 0.0)
+    assert found.index(True) == 20  # at decision 120, after 104 and 112
+    assert all(found[20:])
+    assert_array_equal(names, keys)
+
+
 def test_two_fixed_arms_in_one_pair_of_slots():
     offers = slots()
     found = [[counted(offers, key) for key in (7, 7 + PAIRS)] for _ in range(5)]
@@ -116,7 +134,9 @@ def test_an_arm_without_a_slot_wears_down_the_smaller_count():
 
 def test_minus_zero_is_zero():
     arms = np.array([[0.0, -0.0, 1.0], [1.0, 1.0, 0.0]])
-    first, second, other = (key_of(arms, 2, k) for k in range(3))
+    keys = np.empty(3)
+    keys_of(arms, keys)
+    first, second, other = keys
     assert first == second != other
     assert 0.0 <= first < 2**32
 
@@ -150,7 +170,7 @@ def test_what_effects_add():
     assert_allclose(work[EXTRA], [1 / 5, 1 / 3, 1 / 2, 0.0])
     assert_array_equal(work[NAME], [20.0, 9.0, 7.0, -9.0])
     assert_array_equal(work[TOTAL], 4.0)
-    few = 1 + 50 * 3 * 0.25 / 4  # two rows and one more, for all samples
+    few = 1 + 3**2 / 2 * 0.25 / 4  # two rows and one more, for all samples
     assert_allclose(work[DEGREES], [few + 4 * 12, few + 4 * 4, few, few])
 
 
