@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.parts.global_update.base import Course
+from fedglb.parts.local_update import Anchored
 from tests import plain, plain_mixture
 from tests.plain_mixture import (
     Bank,
@@ -176,6 +177,8 @@ def simulated_auto(case: Case, rule: Rule, engine: str, ridge, once: bool = True
         case.threshold, choice=translated(rule), clock=case.clock, ridge=ridge,
         solver=None if once else fg.OneExchange(within="deviation"),
     )  # fmt: skip
+    # effects and weights of `Calibrated` are in `tests.plain_effects`
+    algorithm = replace(algorithm, local_update=Anchored())
     return fg.simulate(algorithm, case.environment(), seed=SEED, engine=engine)
 
 

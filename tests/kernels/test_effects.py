@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fedglb.kernels.effects import (
     BUCKET_COUNT,
+    BUCKETS,
     COUNT,
     CROSS,
     EFFECT_RIDGE,
@@ -29,6 +30,7 @@ from fedglb.kernels.effects import (
     shift_arms,
 )
 from fedglb.kernels.layout import DEGREES, EXTRA, NAME, OFFSET, SHIFTED, TOTAL, work_rows
+from fedglb.parts.effects import ArmSums
 
 WIDTH = 6
 
@@ -168,7 +170,7 @@ def test_what_effects_add():
     assert_allclose(work[SHIFTED:], [[0.8, 1.0, 1.0, 1.0], [0.0, -0.5, 0.0, 0.0]])
     assert_allclose(work[OFFSET], [2.0, -2.0, 0.0, 0.0])
     assert_allclose(work[EXTRA], [1 / 5, 1 / 3, 1 / 2, 0.0])
-    assert_array_equal(work[NAME], [20.0, 9.0, 7.0, -9.0])
+    assert_array_equal(work[NAME], [20.0, 9.0, 7.0, -1.0])
     assert_array_equal(work[TOTAL], 4.0)
     few = 1 + 3**2 / 2 * 0.25 / 4  # two rows and one more, for all samples
     assert_allclose(work[DEGREES], [few + 4 * 12, few + 4 * 4, few, few])
@@ -179,4 +181,17 @@ def test_in_a_full_table_an_arm_has_the_row_of_the_key_before():
     assert_allclose(work[OFFSET], [2.0, 2.0, -2.0, 0.0])
     assert_allclose(work[EXTRA], [1 / 5, 1 / 5, 1 / 3, 0.0])
     assert_allclose(work[SHIFTED], [0.8, 0.8, 1.0, 1.0])
-    assert_array_equal(work[NAME], [7.0, 1.0, 11.0, -12.0])
+    assert_array_equal(work[NAME], [7.0, 1.0, 11.0, -1.0])
+
+
+def test_arms_that_do_not_fit_share_buckets_and_nothing_is_lost():
+    rng, d = np.random.default_rng(5), 2
+    keys = np.arange(0, 100, 10.0)  # ten arms for four rows
+    rows = np.column_stack([keys, rng.random(10), rng.normal(size=10), rng.normal(size=(10, d))])
+    found = ArmSums.of([rows[:6].ravel(), rows[6:].ravel()], np.zeros(d), None, 4)
+    assert len(found.keys) <= 4
+    assert found.buckets < BUCKETS
+    assert (found.keys < found.buckets).all()
+    assert_allclose(found.h.sum(), rows[:, 1].sum())
+    assert_allclose(found.p.sum(), -rows[:, 2].sum())
+    assert_allclose(found.b.sum(axis=0), rows[:, 3:].sum(axis=0))

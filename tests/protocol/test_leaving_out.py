@@ -115,7 +115,7 @@ def grown(fed: Federation, model: SharedModel, X: np.ndarray) -> tuple[np.ndarra
         after += weight * np.outer(whole, whole)
     cross = after[:D, D:]
     matrix = after[:D, :D] - cross @ np.linalg.solve(after[D:, D:], cross.T)
-    return matrix, np.linalg.slogdet(after)[1] - np.linalg.slogdet(before)[1]
+    return matrix, np.linalg.slogdet(matrix)[1] - np.linalg.slogdet(model.matrix)[1]
 
 
 # DisLinUCB's update is over once the covariances are there, one exchange mostly with one answer.

@@ -246,7 +246,7 @@ def add_sent(
 def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: FloatArray) -> None:
     """Write the shifted arms x − b/D to `work`, what their effects add, and their names.
 
-    An arm recurs if its name says so, or if the table has a row for it.
+    An arm recurs if its name says so, or if the table has a row for it. The others get the name −1.
     """
     d, K = arms.shape
     table, width = counters[TABLE:], d + CROSS
@@ -254,7 +254,7 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
     fewest = 1.0 + PER_PAIR * (table[COUNT] + 1.0) ** 2 * unit / total
     full = ROWS + (int(table[COUNT]) + 1) * width > table.shape[0]
     for k in range(K):
-        work[OFFSET, k], work[EXTRA, k], work[NAME, k] = 0.0, 0.0, names[k]
+        work[OFFSET, k], work[EXTRA, k], work[NAME, k] = 0.0, 0.0, max(names[k], -1.0)
         work[DEGREES, k], work[TOTAL, k] = fewest, counters[WEIGHT]
     for j in range(d):
         for k in range(K):

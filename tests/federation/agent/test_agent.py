@@ -99,7 +99,8 @@ def test_exploration_is_around_the_choice_and_not_beside_another(path):
     around = path.with_name("around.db")
     for share in (0.2, 0.0):  # no fact of the file: each run may have another
         with Agent.open(around, PROBLEM, explore=share) as agent:
-            choice = fg.EpsilonGreedy(0.2, fg.Bayes()) if share else fg.Bayes()
+            rule = fg.OptimisticThompson()
+            choice = fg.EpsilonGreedy(0.2, rule) if share else rule
             assert client(agent).algorithm.choice == choice
             assert agent._client.agreement.algorithm == fg.fedglb_auto()
 

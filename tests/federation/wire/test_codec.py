@@ -133,7 +133,9 @@ def downward(d: int) -> list[Downward]:
             "c",
             1,
             5,
-            SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, np.resize(v, 2 + ROWS * (d + 3))),
+            SharedModel(
+                9, A, few, v, v, symmetric(d, 2), 0.5, np.resize(v, 2 + ROWS * (d + 3)), few
+            ),
             4,
         ),
         NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(max_numbers(d))))),

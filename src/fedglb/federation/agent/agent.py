@@ -364,8 +364,8 @@ class Agent:
         >>> import fedglb as fg
         >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
         ...     _ = agent.choose([[0.6, 0.0], [0.0, 1.0]], ids=["red", "blue"])
-        ...     agent.export()["arm_id", "outcome"].rows()
-        [('red', 'pending')]
+        ...     agent.export()["arms", "outcome"].rows()
+        [(2, 'pending')]
         """
         import polars as pl
 

@@ -218,8 +218,8 @@ class OptimisticThompson(KernelChoice):
     - It is at most a bound that falls as the arm becomes known (as in MOTS): √(2 log s) standard
       deviations, s = n/n_a being all samples over those of the arm.
     - The effect of an arm that recurs has heavy tails until the arm was played: Student's t, with
-      1 + 4n_a + R²/(2n) degrees of freedom for R arms. So an arm of which the model is wrongly sure
-      is tried, once n samples are many for R arms.
+      1 + 4n_a + (R + 1)²/(2n) degrees of freedom for R arms. So an arm of which the model is
+      wrongly sure is tried, once n samples are many for R arms.
     - Where no arm on offer recurs, the standard deviations are halved: new arms explore by
       themselves.
 
