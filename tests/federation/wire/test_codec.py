@@ -328,11 +328,12 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
         "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
         "model.ridge": NO_LOSS, "model.effects": NO_ROWS, "models": NO_COUNT,
+        "model.ridges": [value for value in NO_NUMBERS if value is not None],
     },
 }  # fmt: skip
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "model.theta", "model.b", "model.gradient_matrix",
-    "model.ridge", "models", "released", "effects", "model.effects",
+    "model.ridge", "models", "released", "effects", "model.effects", "model.ridges",
 }  # fmt: skip
 
 
