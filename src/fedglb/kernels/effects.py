@@ -23,8 +23,8 @@ from fedglb.typing import BoolArray, FloatArray, IntArray
 EFFECT_RIDGE, BUCKET_COUNT, UNIT, WEIGHT, TABLE = range(4, 9)
 #: In a table: the number of rows, and the first row.
 COUNT, ROWS = 0, 1
-#: Places in a row: its key; D = λ₂ + Σμ′ (a client's sums: Σμ′); f with u = (f − bᵀθ)/D (sums:
-#: Σ(μ − y)); u of the shared model; b = Σμ′x.
+#: Places in a row, w being samples' weights: its key; D = λ₂ + Σw (a client's sums: Σw); f with
+#: u = (f − bᵀθ)/D (sums: Σ(μ − y)); u of the shared model; b = Σwx.
 PRECISION, TARGET, EFFECT, CROSS = range(1, 5)
 #: Degrees of freedom of an effect's draw, in samples of weight μ′(0): 1, so many more per sample of
 #: the arm, and so many times the squared number of arms per sample of all: heavy tails cost a few
@@ -91,18 +91,38 @@ def name_arms(arms: FloatArray, offers: IntArray, names: FloatArray) -> None:
 
 
 @kernel
+def known_names(arms: FloatArray, offers: IntArray, names: FloatArray) -> None:
+    """Write the names of arms by what was offered so far; count nothing."""
+    keys_of(arms, names)
+    for k in range(arms.shape[1]):
+        at = slot_of(offers, int(names[k]))
+        if at < 0 or offers[at] % COUNTS < OFTEN:
+            names[k] = -1.0 - names[k]
+
+
+@kernel
+def slot_of(offers: IntArray, key: int) -> int:
+    """Return the slot in which an arm is counted; −1: it has none."""
+    first = 2 * (key % PAIRS)
+    for at in (first, first + 1):
+        if offers[at] // COUNTS == key and offers[at] % COUNTS > 0:
+            return int(at)
+    return -1
+
+
+@kernel
 def counted(offers: IntArray, key: int) -> int:
     """Count an arm once more; return its count.
 
     An arm that has no slot takes from the smaller count of its pair, and gets that slot once the
     count is gone: so slots are kept by the arms that come often.
     """
+    at = slot_of(offers, key)
+    if at >= 0:
+        offers[at] += 1 if offers[at] % COUNTS < COUNTS - 1 else 0
+        return int(offers[at] % COUNTS)
     first = 2 * (key % PAIRS)
     second = first + 1
-    for at in (first, second):
-        if offers[at] // COUNTS == key and offers[at] % COUNTS > 0:
-            offers[at] += 1 if offers[at] % COUNTS < COUNTS - 1 else 0
-            return int(offers[at] % COUNTS)
     at = first if offers[first] % COUNTS <= offers[second] % COUNTS else second
     if offers[at] % COUNTS > 1:
         offers[at] -= 1
@@ -143,14 +163,21 @@ def find_row(table: FloatArray, width: int, key: float) -> int:
 
 
 @kernel
+def own_or_shared(table: FloatArray, width: int, key: float) -> int:
+    """Do as `find_row` does; where there is no room for another row, return the one before."""
+    at = find_row(table, width, key)
+    if at < 0 and ROWS + (int(table[COUNT]) + 1) * width > table.shape[0]:
+        return max(-1 - at - width, ROWS)
+    return at
+
+
+@kernel
 def row_of(table: FloatArray, width: int, key: float, precision: float) -> int:
     """Return where a key's row begins; if it has none, one is made, with D = `precision`."""
-    at = find_row(table, width, key)
+    at = own_or_shared(table, width, key)
     if at >= 0:
         return at
     at, end = -1 - at, ROWS + int(table[COUNT]) * width
-    if end + width > table.shape[0]:
-        return max(at - width, ROWS)
     for place in range(end - 1, at - 1, -1):
         table[place + width] = table[place]
     for place in range(at, at + width):
@@ -252,7 +279,6 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
     table, width = counters[TABLE:], d + CROSS
     unit, total = counters[UNIT], max(counters[WEIGHT], counters[UNIT])
     fewest = 1.0 + PER_PAIR * (table[COUNT] + 1.0) ** 2 * unit / total
-    full = ROWS + (int(table[COUNT]) + 1) * width > table.shape[0]
     for k in range(K):
         work[OFFSET, k], work[EXTRA, k], work[NAME, k] = 0.0, 0.0, max(names[k], -1.0)
         work[DEGREES, k], work[TOTAL, k] = fewest, counters[WEIGHT]
@@ -263,10 +289,10 @@ def shift_arms(arms: FloatArray, names: FloatArray, counters: FloatArray, work: 
         name = names[k]
         if name < 0.0 and table[COUNT] == 0.0:
             continue
-        key = bucket(name if name >= 0.0 else -1.0 - name, counters[BUCKET_COUNT])
-        at = find_row(table, width, key)
-        if at < 0 and name >= 0.0 and full:
-            at = max(-1 - at - width, ROWS)  # no room: it shares a row, as in `row_of`
+        if name >= 0.0:
+            at = own_or_shared(table, width, bucket(name, counters[BUCKET_COUNT]))
+        else:
+            at = find_row(table, width, bucket(-1.0 - name, counters[BUCKET_COUNT]))
         if at >= 0:
             per = 1.0 / table[at + PRECISION]
             for j in range(d):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fedglb.kernels.compile import inlined_kernel, kernel
@@ -138,7 +140,7 @@ def add_blocks(
         call_derivatives(
             functions[DERIVATIVES], z, residuals, weights, functions, int(with_hessian)
         )
-        if at_zero == at_zero and with_hessian:
+        if with_hessian and not math.isnan(at_zero):
             for s in range(length):
                 weights[s] = at_least_secant(z[s], residuals[s], weights[s], at_zero)
         if times.size > 0:
@@ -390,8 +392,7 @@ def add_row(
         at = row_of(table, d + CROSS, bucket(float(x[d]), buckets), 0.0)
         z += table[at + EFFECT]
     mean, weight = call1(functions[MEAN], z), call1(functions[VARIANCE], z)
-    if at_zero == at_zero:
-        weight = at_least_secant(z, mean, weight, at_zero)
+    weight = at_least_secant(z, mean, weight, at_zero)
     residual = mean - y
     for j in range(d):
         gradient[j] += residual * x[j]

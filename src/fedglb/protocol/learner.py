@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
-from fedglb.kernels.effects import COUNTS, KEYS, OFFERS, OFTEN, PAIRS, name_arms, shift_arms
+from fedglb.kernels.effects import KEYS, OFFERS, known_names, name_arms, shift_arms
 from fedglb.kernels.layout import NAME, OFFSET, SCORES, SHIFTED, UPPER, WIDTHS, work_rows
 from fedglb.model import SharedModel
 from fedglb.parts.choice import check_first, choice_params, scores_of
@@ -343,18 +343,8 @@ class Learner:
         """Return the names of arms as `names` does, and count nothing."""
         names = np.empty(0 if self.offers is None else columns.shape[1])
         if self.offers is not None:
-            name_arms(columns, self.offers.copy(), names)
+            known_names(columns, self.offers, names)
         return names
-
-    def _offered_name(self, column: FloatArray) -> FloatArray:
-        """Return the name that an arm had when it was last offered."""
-        assert self.offers is not None
-        (name,) = self._known_names(column)
-        key = int(name if name >= 0.0 else -1.0 - name)
-        first = 2 * (key % PAIRS)
-        pair = [int(slot) for slot in self.offers[first : first + 2]]
-        often = any(slot // COUNTS == key and slot % COUNTS >= OFTEN for slot in pair)
-        return np.array([float(key) if often else -1.0 - key])
 
     def _with_effects(self, columns: FloatArray, names: FloatArray) -> FloatArray:
         """Return the scratch of a decision, with what effects add to these arms."""
@@ -402,7 +392,7 @@ class Learner:
         integer("t", t)
         if self.offers is not None:
             column = features[:, None]
-            names = self._offered_name(column) if id is None else names_of([id], 1)
+            names = self._known_names(column) if id is None else names_of([id], 1)
             features = np.append(features, self._with_effects(column, names)[NAME])
         fires = self.observe_unchecked(features, y, t)
         return [SyncRequest(self.id, t, self.adopted)] if fires else []

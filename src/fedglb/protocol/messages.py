@@ -210,13 +210,13 @@ class Ledger:
 
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
 
-    def count(self, message: Message, times: int = 1) -> None:
-        """Count a message, or `times` messages of the same kind and size."""
+    def count(self, message: Message, times: int = 1, more: int = 0) -> None:
+        """Count a message, or `times` messages of its kind and size, or with `more` numbers."""
         direction, scalars = "up" if message.upward else "down", message.scalars()
         entry = self.entries.setdefault((message.name, direction), Entry())
         entry.messages += times
         entry.transfers += times if scalars > 0 else 0
-        entry.scalars += times * scalars
+        entry.scalars += times * scalars + more
 
     @property
     def messages(self) -> int:

@@ -248,14 +248,12 @@ class CompiledEngine(Engine):
         n, one = len(update.participants), next(iter(update.participants))
         count(update.request(one), n)
         update.gathered = self._first_answers(update)
-        first = update.gathered[one]
-        count(first, n)
-        if isinstance(first, ModelSums) and first.effects is not None:
-            # clients have played different arms, so their messages differ in size by these
-            sent: dict[ClientId, Any] = update.gathered
-            sizes = sum(message.effects.size for message in sent.values())
-            entry = coordinator.ledger.entries[ModelSums.name, "up"]
-            entry.scalars += sizes - n * first.effects.size
+        sent: dict[ClientId, Any] = update.gathered
+        more = 0  # clients have played different arms: their messages differ in size by effects
+        if self.setting.effect_ridge:
+            sizes = [message.effects.size for message in sent.values()]
+            more = sum(sizes) - n * int(sent[one].effects.size)
+        count(sent[one], n, more)
         update.advance()
         while (query := update.query) is not None:
             count(update.request(one), n)

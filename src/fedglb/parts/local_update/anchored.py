@@ -67,8 +67,8 @@ def anchored_step(
 ) -> int:
     """Add the last row of X and y to H and G, which are taken at θ_t, and solve for θ_i again.
 
-    A row with one number more has the name of its arm, whose effect is learned, too. Without
-    constants a sample's weight is μ′(z).
+    A row with one number more has the name of its arm, whose effect is learned, too. The constant
+    is μ(0), or not a number: then a sample's weight is μ′(z).
 
     With p = P_new x the solution moves by −p(μ(z) − y + μ′(z) xᵀ(θ_i − θ_t)), z = xᵀθ_t: the
     exact minimum of the loss linearised at θ_t (docs/theory.md, section 7.5).
@@ -82,7 +82,7 @@ def anchored_step(
     count = int(counters[UPDATES])
     z = dot(x, anchor)
     mean = call1(functions[MEAN], z)
-    weight = weight_at(z, mean, call1(functions[VARIANCE], z), constants)
+    weight = at_least_secant(z, mean, call1(functions[VARIANCE], z), constants[0])
     residual = mean - y[n]
     error = residual + weight * (dot(x, theta) - z)
     counters[LOG_GAIN] += add_sample(
@@ -99,12 +99,6 @@ def anchored_step(
     for j in range(d):  # not one assignment: numba would compile its error's text too
         centre[j] = theta[j]
     return 0
-
-
-@kernel
-def weight_at(z: float, mean: float, slope: float, constants: FloatArray) -> float:
-    """Return the weight of a sample: μ′(z), or with μ(0) as a constant at least the secant."""
-    return slope if constants.shape[0] == 0 else at_least_secant(z, mean, slope, constants[0])
 
 
 @kernel
@@ -136,7 +130,7 @@ def step_with_effect(
         now += shifted[j] * theta[j]
         square += x[j] * x[j]
     mean = call1(functions[MEAN], z)
-    weight = weight_at(z, mean, call1(functions[VARIANCE], z), constants)
+    weight = at_least_secant(z, mean, call1(functions[VARIANCE], z), constants[0])
     residual = mean - y
     error = residual + weight * (now - z)
     ratio = D / (D + weight)
@@ -209,6 +203,10 @@ class Anchored(HessianUpdate[AnchoredState]):
     state_type = AnchoredState
     step = staticmethod(anchored_step)
 
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return μ(0) where weights are at least the secants; else not a number."""
+        return (setting.mean_at_zero,)
+
     def adopt(self, setting: Setting, state: AnchoredState, model: SharedModel) -> None:
         """Take over θ_t and H + ℓI; θ_i is θ_t."""
         assert model.theta is not None
@@ -251,10 +249,6 @@ class Calibrated(Anchored):
 
     def __post_init__(self) -> None:
         integer("effects", self.effects, at_least=0, at_most=MOST_EFFECTS)
-
-    def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return μ(0)."""
-        return (setting.mean_at_zero,)
 
     def begin(self, setting: Setting) -> AnchoredState:
         """Return the state before any sample; with effects, their table is empty."""
