@@ -35,6 +35,7 @@ class OwnSums:
         self.algorithm, self.setting, self.covered = algorithm, setting, covered
         self.model = model
         self.at_model = solver is not None and solver.starts_at_model
+        self._merged = Merged.empty(1, setting.width)  # of the samples that the model covers
         self._used = solver is None or not solver.one_pass  # `Batches` does that there
         self.theta = shared_theta(model, d)
         self.count = 0  # how many samples are in the sums
@@ -58,7 +59,7 @@ class OwnSums:
             return
         add_model_sums(
             X[first:], y[first:], max(min(self.covered, self.count) - first, 0), self.theta,
-            link.compiled_functions, self.vector, self.matrix, Merged.empty(1, X.shape[1]), 0,
+            link.compiled_functions, self.vector, self.matrix, self._merged, 0,
             self.tables[0], self.buckets, self.setting.mean_at_zero,
         )  # fmt: skip
 
