@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         UniformPolicy,
         evaluate,
     )
+    from fedglb.features import Category, Features, Number, Tags
     from fedglb.federation import Agent
     from fedglb.links import Identity, Link, Logistic, Poisson, Probit
     from fedglb.parts.choice import (
@@ -94,19 +95,20 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient",
-    "Bank", "Bayes", "Block", "Choice", "Classification", "Client", "ClientPolicy", "Clustered",
-    "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting", "Environment",
-    "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "FeatureMap", "Fixed",
-    "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous", "Identity", "InvalidInput",
-    "Iterate", "Link", "LocalUpdate", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton",
-    "OneExchange", "OnePassRadius", "OptimisticThompson", "Partial", "Poisson", "Policy",
-    "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed",
-    "SweepResult", "Synthetic", "Table", "Thompson", "Trigger", "Ucb", "UniformPolicy",
-    "async_linucb", "clustered", "compare", "dislinucb", "evaluate", "fedglb_auto",
-    "fedglb_iterate", "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1",
-    "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run", "load_sweep", "load_table",
-    "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm",
-    "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
+    "Bank", "Bayes", "Block", "Category", "Choice", "Classification", "Client", "ClientPolicy",
+    "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting",
+    "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "FeatureMap",
+    "Features", "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
+    "Identity", "InvalidInput", "Iterate", "Link", "LocalUpdate", "Logged", "Logistic",
+    "Mixture", "ModelPolicy", "Newton", "Number", "OneExchange", "OnePassRadius",
+    "OptimisticThompson", "Partial", "Poisson", "Policy", "PrivacyStatement", "Probit",
+    "Problem", "Recorded", "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic", "Table",
+    "Tags", "Thompson", "Trigger", "Ucb", "UniformPolicy", "async_linucb", "clustered",
+    "compare", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
+    "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
+    "fedlinucb", "load_run", "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm",
+    "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
+    "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 
@@ -124,6 +126,7 @@ _NAMES = {
     "fedglb.environments.datasets": "DataUnavailable FeatureMap load_table Table",
     "fedglb.errors": "InvalidInput",
     "fedglb.evaluation": "ClientPolicy Estimate evaluate Logged ModelPolicy Policy UniformPolicy",
+    "fedglb.features": "Category Features Number Tags",
     "fedglb.federation": "Agent",
     "fedglb.links": "Identity Link Logistic Poisson Probit",
     "fedglb.parts.choice": "Bank Bayes Choice EpsilonGreedy Greedy OptimisticThompson "

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parent
 #: Sources that can change the numbers of a sweep: after an edit here it counts as another sweep.
 #: All other sources are in `LEFT_OUT`.
 NUMBERS = (
-    "algorithms", "environments", "kernels", "links", "model.py", "parts", "privacy",
+    "algorithms", "environments", "features", "kernels", "links", "model.py", "parts", "privacy",
     "problem.py", "problem_table.py", "protocol", "samples.py", "setting.py", "simulation",
     "studies/spec/__init__.py", "studies/spec/description.py", "studies/spec/environment.py",
     "studies/spec/experiment.py", "studies/spec/grid.py", "studies/spec/own_code.py",
