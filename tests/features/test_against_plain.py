@@ -370,11 +370,9 @@ def test_no_two_places_have_one_name(case):
 
 
 def test_knots_whose_distance_overflows():
-    field = {"kind": "number", "knots": [-1.5e308, 1.5e308]}
-    schema = {"version": 1, "arm": {"a": field}}
-    arms = [{"a": value} for value in (-1.6e308, 0, 0.75e308, 1e308, 10**308)]
-    X = from_toml(schema).encode(arms, None)
-    np.testing.assert_allclose(X, plain.encode(schema, arms, None), rtol=0, atol=1e-12)
+    schema = {"version": 1, "arm": {"a": {"kind": "number", "knots": [-1.5e308, 1.5e308]}}}
+    with pytest.raises(fg.InvalidInput, match=r"arm\.a\.knots"):
+        from_toml(schema)
 
 
 @pytest.mark.parametrize("weight", [5e-324, 1e-200, 1e200, 1.7e308])
