@@ -58,7 +58,8 @@ class Encoder:
         weights = [1.0, *(f.weight for f in features.arm.values()), *(1.0 for _ in self._crosses)]
         shares = [w / max(weights) for w in weights]  # squares of weights could overflow
         norm = math.sqrt(math.fsum(w * w for w in shares))
-        self._scale = np.repeat([w / norm for w in shares], features.blocks)
+        #: What each place of an arm is multiplied by, shape (d,).
+        self.scale = np.repeat([w / norm for w in shares], features.blocks)
 
     def encode(self, arms: Sequence[Record], context: Record | None = None) -> FloatArray:
         """Return the arms of one decision; `Features.encode` documents it."""
@@ -101,7 +102,7 @@ class Encoder:
             first += cross.size
         ignored = self._unknown(arms, self.features.arm, arm_place)
         self.ignored += ignored + self._unknown(contexts, self.features.context, context_place)
-        X *= self._scale
+        X *= self.scale
         return X
 
     def _unknown(

@@ -23,11 +23,11 @@ COLUMNS = {
     "decisions": [
         "number", "prefix", "made", "t", "arms", "arm", "arm_id", "x", "score", "width",
         "propensity", "model", "sequence", "step", "reward", "rewarded", "propensity_error",
-        "room",
+        "room", "revision", "record",
     ],
     "snapshots": ["number", "last_sequence", "withdrawn"],
     "adopted_model": ["one", "number", "last_sequence", "base"],
-    "offers": ["number", "arms"],
+    "offers": ["number", "arms", "records"],
     "absorbed": ["key", "samples", "at"],
     "releases": [
         "number", "at", "first_sequence", "last_sequence", "theta", "batch", "numbers",
