@@ -393,22 +393,25 @@ def table(shop: str, runs: Mapping[str, Sequence[Run]]) -> None:
         f"\n| {shop}, {len(some)} seeds | click probability, last third | % of best | all visits |"
     )
     print("|---|---|---|---|")
-    for name in ("best", "random"):
+    for name, title in (("best", "best possible"), ("random", "random")):
         shares = shown([100 * run[name] / run["best"] for run in some], 1)
-        print(f"| {name} | {shown([run[name] for run in some])} | {shares} | |")
-    means = {}
+        print(f"| {title} | {shown([run[name] for run in some])} | {shares} | |")
     for name, every in runs.items():
-        means[name] = statistics.mean(run["score"] for run in every)
         shares = shown([100 * run["score"] / run["best"] for run in every], 1)
         cells = [name, shown([run["score"] for run in every]), shares]
         print("| " + " | ".join([*cells, shown([run["all"] for run in every])]) + " |")
-    if OURS in means:
-        best = statistics.mean(run["best"] for run in some)
-        print(f"\nshare of best: {means[OURS] / best:.1%}  ")
-        for kind in (VW, PREPARED):
-            others = [value for name, value in means.items() if name.startswith(f"{kind} ")]
-            if others:
-                print(f"above the best {kind}: {'yes' if means[OURS] > max(others) else 'no'}  ")
+    if OURS not in runs:
+        return
+    scores = {name: [run["score"] for run in every] for name, every in runs.items()}
+    share = statistics.mean(scores[OURS]) / statistics.mean(run["best"] for run in some)
+    print(f"\nshare of best: {share:.1%}  ")
+    for kind in (VW, PREPARED):
+        others = [values for name, values in scores.items() if name.startswith(f"{kind} ")]
+        if others:
+            best = max(others, key=statistics.mean)
+            above = [a - b for a, b in zip(scores[OURS], best, strict=True)]
+            verdict = "yes" if statistics.mean(above) > 0 else "no"
+            print(f"above the best {kind}: {verdict}, by {shown(above)} (pairs of one seed)  ")
 
 
 # -- speed ---------------------------------------------------------------------------------------
