@@ -16,7 +16,7 @@ from tests.federation.helpers.agent_driver import Alone, feed
 
 PROBLEM = fg.Problem(dim=3)
 AGREED = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=1)
-VERSION = 2
+VERSION = 3
 APPLICATION_ID = 0x6167656E
 COLUMNS = {
     "facts": ["name", "value"],
