@@ -149,6 +149,10 @@ class Bundle:
         """Return a value that changes when certificate or key are replaced."""
         return tuple(_stat(self.folder / name) for name in (CA, CERTIFICATE, KEY))
 
+    def agreement_file(self) -> object:
+        """Return a value that changes when the agreement's file is replaced."""
+        return _stat(self.folder / FILE)
+
     def roster_file(self) -> object:
         """Return a value that changes when the roster is replaced."""
         return _stat(self.folder / ROSTER)
@@ -164,10 +168,14 @@ class Bundle:
     def write(self, authority: bytes, issued: IssuedCertificate) -> None:
         """Create the folder; it must not exist."""
         self.folder.mkdir(mode=0o700)
+        self.write_agreement()
+        self.renew(authority, issued)
+
+    def write_agreement(self) -> None:
+        """Replace the agreement in the folder."""
         document = _BundleFile(self.federation, self.client, self.server, self.table)
         text = to_toml(msgspec.to_builtins(document))
         atomic_write(self.folder / FILE, text.encode(), mode=0o600)
-        self.renew(authority, issued)
 
     def renew(self, authority: bytes, issued: IssuedCertificate) -> None:
         """Replace the certificate in the folder, which an agent may be using."""

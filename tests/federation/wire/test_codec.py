@@ -25,6 +25,7 @@ from fedglb.federation.wire.messages import (
     Heartbeat,
     Hello,
     HelloRequest,
+    NewSchema,
     Rejected,
     Upward,
     Withdrawal,
@@ -112,6 +113,8 @@ def downward(d: int) -> list[Downward]:
         Admitted(4, BIG),
         Rejected("", member=False),
         Rejected("…" * 1000, member=True),
+        NewSchema(2, 0, "{}"),
+        NewSchema(BIG, BIG, "ü" * 2**19),
         HelloRequest(),
         SessionKeys([]),
         SessionKeys(
@@ -250,7 +253,7 @@ def fields(message: Upward | Downward) -> dict[str, Any]:
 
 
 def framed(body: object) -> bytes:
-    return b"fgb\x02" + msgspec.msgpack.encode(body)
+    return b"fgb\x03" + msgspec.msgpack.encode(body)
 
 
 D = 3
@@ -311,6 +314,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     },
     Admitted: {"update": NO_COUNT, "released": NO_COUNT},
     Rejected: {"reason": no_text(1000), "member": NO_FLAG},
+    NewSchema: {"revision": NO_COUNT, "after": NO_COUNT, "features": no_text(2**20)},
     HelloRequest: {},
     SessionKeys: {"keys": NO_KEYS},
     SumOffer: {"update": NO_COUNT, "digest": NO_KEY, "model": NO_COUNT},
@@ -419,11 +423,11 @@ def test_another_dimension_truncated_and_extended(kind):
             decode(data + more, "c", D, ROWS)
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 255])
 def test_another_version_is_named(version):
     data = b"fgb" + bytes([version]) + b"whatever is there"
     for decode in (decode_up, decode_down):
-        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 2\b") as caught:
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 3\b") as caught:
             decode(data, "c", D, ROWS)
         assert caught.value.version == version
 
@@ -431,14 +435,14 @@ def test_another_version_is_named(version):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"f", b"fgb", b"FGB\x02\x80", b"fgb\x02", b"fgb\x02\xc1", b"fgb\x02\x80",
-        b"fgb\x02\xdf\xff\xff\xff\xff", b"fgb\x02\xdd\xff\xff\xff\xff", b"fgb\x02\x81" * 9999,
-        b"fgb\x02" + b"\x81\xa1x" * 99_999, b"fgb\x02\x81\xa1x" + b"\x91" * 99_999,
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
-        b"fgb\x02\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
-        b"fgb\x02" + b"\0" * wire.MAX_BYTES,
+        b"", b"f", b"fgb", b"FGB\x03\x80", b"fgb\x03", b"fgb\x03\xc1", b"fgb\x03\x80",
+        b"fgb\x03\xdf\xff\xff\xff\xff", b"fgb\x03\xdd\xff\xff\xff\xff", b"fgb\x03\x81" * 9999,
+        b"fgb\x03" + b"\x81\xa1x" * 99_999, b"fgb\x03\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x03\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x03\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x03\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
+        b"fgb\x03\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x03" + b"\0" * wire.MAX_BYTES,
     ],
     ids=range(17),
 )  # fmt: skip

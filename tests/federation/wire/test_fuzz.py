@@ -22,6 +22,7 @@ from fedglb.federation.wire.messages import (
     Heartbeat,
     Hello,
     HelloRequest,
+    NewSchema,
     Rejected,
     Withdrawal,
 )
@@ -196,6 +197,7 @@ def downward(running, rng: np.random.Generator) -> bytes:
     kinds = [
         Admitted(update),
         Rejected("for no reason", bool(rng.integers(2))),
+        NewSchema(int(rng.integers(4)), update, "{}"),
         HelloRequest(),
         SumsRequest("b", update, int(rng.integers(adopted + 2))),
         Evaluate("b", update, int(rng.integers(3)), int(rng.integers(6)), x, True, True),

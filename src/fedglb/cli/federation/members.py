@@ -17,6 +17,7 @@ from fedglb.cli.common import (
     print_keys_made_here,
 )
 from fedglb.cli.report_errors import extra, fail, report_errors
+from fedglb.features import Features
 
 if TYPE_CHECKING:
     from fedglb.federation.operator.listing import ListedMember
@@ -78,6 +79,36 @@ def add(
     print_keys_made_here([name for name in names if name not in own], digest is not None)
     _print_roster(folder, digest)
     _print_verified(verified, "admits")
+
+
+def change_features(
+    folder: OperatorFolder,
+    features: Annotated[
+        Path, typer.Argument(metavar="FEATURES.toml", help="The new schema of records.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Give a running federation another schema of records; no sample is lost.
+
+    Run it on the server's machine. The coordinator takes it up within seconds and sends it to the
+    agents. Each agent encodes the records of its samples again, beside its application, and then
+    changes to it; until then no update has its samples. The next update fits the model anew.
+
+    Example: fedglb federation features ./demo new.toml
+    """
+    with extra():
+        from fedglb.federation.operator import operator
+    with report_errors(**_NAMES, features="FEATURES.toml"):
+        schema = Features.read(features)
+        revision, changed = operator.change_features(folder, schema)
+    if as_json:
+        print_json({"revision": revision, "changed": changed, "dim": schema.dim})
+        return
+    typer.echo(
+        f"Schema {revision}, {schema.dim} features: a running coordinator sends it to the agents."
+        if changed
+        else f"Schema {revision} is this one already; the members' folders have it."
+    )
 
 
 def _roster(folder: Path) -> tuple[str | None, tuple[str, ...]]:

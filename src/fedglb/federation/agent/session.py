@@ -5,6 +5,7 @@ It opens no connection. It runs in the connection's thread; the application neve
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import threading
@@ -16,10 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedglb.errors import InvalidInput
+from fedglb.features import Features
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.releases import PrivacySpent
+from fedglb.federation.agent.schema_change import change_schema
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.agreement import ROSTER
+from fedglb.federation.preload import preload
 from fedglb.federation.wire.messages import (
     Admitted,
     Downward,
@@ -27,6 +31,7 @@ from fedglb.federation.wire.messages import (
     Heartbeat,
     Hello,
     HelloRequest,
+    NewSchema,
     Rejected,
     Upward,
     Withdrawal,
@@ -144,6 +149,7 @@ class AgentSession:
         self._asked: tuple[int, int] | None = None
         self._answer: tuple[object, Upward] = (None, Goodbye())
         self._adopted = threading.Condition()
+        self._refused_schema = 0  # the number of the last one
 
     # -- own messages ---------------------------------------------------------------------
 
@@ -185,8 +191,8 @@ class AgentSession:
 
     def answers_soon(self, message: Downward) -> bool:
         """Return whether `receive` takes about a millisecond: it may run in the event loop."""
-        if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere):
-            return False  # signatures, noise, the disk
+        if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere | NewSchema):
+            return False  # signatures, noise, the disk; all samples
         passes = isinstance(message, SumsRequest | Evaluate | NewModel)
         return not passes or self.answers.is_quick()
 
@@ -222,9 +228,32 @@ class AgentSession:
                 if message.reason != self.refused:
                     log.warning("refused by the coordinator: %s", message.reason)
                 self.admitted, self.refused = message.member, message.reason
+            case NewSchema():
+                return self._take_up(message)
             case HelloRequest():
                 return [self.hello()]
         return []
+
+    def _take_up(self, message: NewSchema) -> list[Upward]:
+        """Change to the federation's newer schema, and say hello again."""
+        client = self.client
+        if message.revision <= max(client.agreement.revision, self._refused_schema):
+            return []
+        try:
+            tables = json.loads(message.features)
+            features = Features.from_plain(tables, source="the federation's schema")
+            agreement = client.agreement.with_features(features, message.revision)
+            preload(agreement)
+            change_schema(client, agreement, message.after)
+        except (InvalidInput, ValueError) as error:
+            self._refused_schema = message.revision
+            self.admitted = False
+            self.refused = f"schema {message.revision} of the federation: {error}"
+            log.error("refused a new schema, and continues with the old one: %s", error)
+            return []
+        self._facts, self.admitted, self.refused = agreement.facts(), False, None
+        log.info("changed to schema %d, d = %d", message.revision, features.dim)
+        return [self.hello()]
 
     def follow_roster(self, folder: Path) -> list[Upward]:
         """Take up a smaller roster in the member's folder, if the owner allows it; say hello again.

@@ -23,6 +23,7 @@ EventKind: TypeAlias = Literal[
     "joined",  # a client was admitted
     "left",  # a client said goodbye, or was silent for too long
     "rejected",  # a client was not admitted
+    "schema",  # the schema of records has changed, or a client is sent the new one
     "invalid",  # a client sent an invalid message
     "waiting",  # an update is requested or due, with too few clients
     "updating",  # a global update has started

@@ -102,8 +102,10 @@ class Service:
             self._history.add(event, time.time())
             on_event(event)
 
+        self._store, self._policy, self._emit = store, policy, emit
         rules = bundle.sum_rules()
         self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after, rules=rules)
+        self._bundle_file = bundle.agreement_file()
         self._own, self._both = Announcement.new(), present(bundle.federation)
         self._listens_until: float | None = None  # None: it speaks to clients
         self._superseded: Superseded | None = None
@@ -173,6 +175,7 @@ class Service:
             if now >= next_word:
                 next_word = now + _ANNOUNCE
                 await self._announce()
+                await self._look_for_schema(now)
             if now >= next_tick and self._connection.connected:
                 next_tick = now + _TICK
                 await self._mute_floods(now)
@@ -185,6 +188,37 @@ class Service:
                     functools.partial(self.session.receive, client, payload, now),
                     f"a message of {client}",
                 )
+
+    async def _look_for_schema(self, now: float) -> None:
+        """Take up a newer schema of records in the coordinator's folder.
+
+        The session starts anew on the same file: an update in progress is given up, and all
+        clients say hello.
+        """
+        found = self._bundle.agreement_file()
+        if found == self._bundle_file:
+            return
+        self._bundle_file = found
+        try:
+            bundle = Bundle.read(self._bundle.folder)
+            agreement, before = bundle.agreement, self.session.agreement
+            if agreement.facts() == before.facts():
+                return
+            if not agreement.is_older(before.facts()):
+                names = ", ".join(found.name for found in before.compare(agreement.facts()))
+                allowed = "the agreement as it was, or a newer schema of records"
+                raise InvalidInput(names, str(bundle.folder), allowed)
+        except InvalidInput as error:
+            log.error("the coordinator continues with the agreement it had: %s", error)
+            return
+        preload(agreement)
+        self._store.change_schema(agreement)
+        revision, dim = agreement.revision, agreement.problem.dim
+        text = f"the schema of records is number {revision} now, with {dim} features"
+        self._emit(CoordinatorEvent("schema", text, {"revision": revision}))
+        self._bundle = bundle
+        self.session = CoordinatorSession(agreement, self._store, self._policy, self._emit)
+        await self._publish(self.session.start(now))
 
     async def _mute_floods(self, now: float) -> None:
         """Mute flooding clients: the server drops their messages, at no cost here.

@@ -6,6 +6,7 @@ payloads.
 
 from __future__ import annotations
 
+import json
 import logging
 import statistics
 import time
@@ -33,6 +34,7 @@ from fedglb.federation.wire.messages import (
     Heartbeat,
     Hello,
     HelloRequest,
+    NewSchema,
     Rejected,
     Upward,
     Withdrawal,
@@ -136,6 +138,9 @@ class CoordinatorSession:
             )
         except Malformed as error:
             self.traffic.add("Malformed", "up", len(payload))
+            if self.agreement.features is not None and client not in self.members:
+                # an answer under the last schema, sent before it met this one
+                return [self._encode(client, HelloRequest(), "")]
             return self._reject_message(client, str(error), now)
         self.traffic.add(message.name, "up", len(payload))
         if isinstance(message, Hello):
@@ -224,6 +229,8 @@ class CoordinatorSession:
     # -- clients come and go ---------------------------------------------------------------------
 
     def _handle_hello(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
+        if self.agreement.is_older(hello.agreement):
+            return self._send_schema(client, session, hello, now)
         reason = self.members.rejection_reason(client, session, hello, self.records, now)
         if self._secure is not None and client not in self._secure.rules.roster.keys:
             reason = f"{client} is not in the agreed roster"
@@ -261,6 +268,18 @@ class CoordinatorSession:
         released = self.driver.released.get(client, 0)
         out.append(self._encode(client, Admitted(self.coordinator.finished, released)))
         return out + self._newer_model(client, hello.update)
+
+    def _send_schema(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
+        """Send the schema to a client with an older one: it is in no update until it has it."""
+        features = self.agreement.features
+        assert features is not None
+        before, revision = hello.agreement["revision"], self.agreement.revision
+        text = f"{client} has schema {before}, and is sent schema {revision}: no update has it yet"
+        self._emit_rarely("schema", client, text, now)
+        gone = session == self.members.session(client) != ""
+        out = self._leave(client, "its schema is older", now) if gone else []
+        message = NewSchema(revision, self.driver.lost_up_to, json.dumps(features.plain()))
+        return [*out, self._encode(client, message, session)]
 
     def _unknown_model(self, client: str, update: int) -> str | None:
         """Return why a client that holds this model is not admitted, or None if it may hold it.

@@ -157,19 +157,35 @@ class CoordinatorStore:
         return self
 
     def _check_agreement(self, path: Path, agreement: Agreement) -> None:
-        """Write the agreement to a new file; an older file must have the same, but for the roster.
+        """Write the agreement to a new file; an older file must have the same.
 
-        The roster changes with the members, and agents hold the coordinator to theirs.
+        But for the roster, which changes with the members, and agents hold the coordinator to
+        theirs; and for the schema of records, if this one is newer.
         """
         known = fact(self._db, _AGREEMENT)
         if known is not None:
-            differences = agreement.compare(msgspec.json.decode(known, type=dict[str, str]))
+            facts = msgspec.json.decode(known, type=dict[str, str])
+            if agreement.is_older(facts):
+                self.change_schema(agreement)
+                return
+            differences = agreement.compare(facts)
             if any(found.name != ROSTER for found in differences):
                 allowed = f"a file of this federation ({'; '.join(map(str, differences))})"
                 raise InvalidInput("path", str(path), allowed)
             if not differences:
                 return
         set_fact(self._db, _AGREEMENT, msgspec.json.encode(agreement.facts()))
+
+    def change_schema(self, agreement: Agreement) -> None:
+        """Replace the schema of records: the model is gone, numbers of updates go on."""
+        with transaction(self._db):
+            set_fact(self._db, _AGREEMENT, msgspec.json.encode(agreement.facts()))
+            self._db.execute("UPDATE state SET arrays = x''")
+            self._db.execute("UPDATE started_updates SET ended = 1")
+            number, _ = self.last_started()
+            newest = self._db.execute("SELECT max(number) FROM finished_updates").fetchone()[0]
+            if (newest or 0) > number:
+                self.skip_updates(newest)
 
     def members(self) -> dict[str, MemberRecord]:
         """Return all clients ever admitted."""
@@ -252,7 +268,7 @@ class CoordinatorStore:
     def state(self) -> tuple[Arrays, Traffic] | None:
         """Return the coordinator's arrays and its traffic as of the last `write_state`."""
         row = self._db.execute("SELECT arrays, traffic FROM state").fetchone()
-        if row is None:
+        if row is None or not row[0]:  # none yet, or none since the schema changed
             return None
         counts = msgspec.json.decode(row[1], type=dict[str, tuple[int, int]])
         return unpack(row[0]), Traffic(counts)

@@ -6,9 +6,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from fedglb.errors import InvalidInput, integer
+from fedglb.features import Features
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.certificates import IssuedCertificate
 from fedglb.federation.key_request import KeyRequest, requested_keys
@@ -132,6 +136,45 @@ def revoke(folder: str | Path, names: Sequence[str]) -> bool:
             return verify(place, new.settings, contexts, wanted=False)
         finally:  # after the reload: until it is done the command can be given again
             new.write(place / AUTHORITY)
+
+
+def change_features(folder: str | Path, features: Features) -> tuple[int, bool]:
+    """Give a federation another schema of records; return its number, and whether it is new.
+
+    First the operator's own copy is written, last the coordinator's: a running coordinator takes
+    it up from there and sends it to the agents. A command that was killed can be given again.
+    """
+    with opened(Path(folder)) as (place, old, _):
+        table, before = old.settings.agreement, old.settings.agreement.build()
+        if before.features is None:
+            allowed = "a federation with a schema: this one was made with --dim"
+            raise InvalidInput("folder", str(folder), allowed)
+        if before.algorithm.privacy is not None or before.minimum is not None:
+            allowed = "the schema as it is: with privacy or secure sums each sample is sent once"
+            raise InvalidInput("features", f"revision {before.revision + 1}", allowed)
+        changed = features != before.features
+        revision = before.revision + changed
+        table = msgspec.structs.replace(table, features=features.plain(), revision=revision)
+        _ = table.build()  # raises if the model does not fit into a message
+        new = replace(old, settings=msgspec.structs.replace(old.settings, agreement=table))
+        _raise_pending(place / SERVER, old.settings, new.settings)
+        new.write_settings(place / AUTHORITY)
+        write_accounts(place / SERVER, new)
+        nats_server.reload(place / SERVER)
+        for name in (*new.clients, COORDINATOR):
+            member = place / place_of(name)
+            if member.is_dir():
+                bundle(member, new.settings).write_agreement()
+        return revision, changed
+
+
+def _raise_pending(server: Path, before: FederationSettings, after: FederationSettings) -> None:
+    """Let larger messages wait in the server, where its configuration is as `init` wrote it."""
+    path = server / nats_config.NATS
+    old, new = (f"max_pending: {limits(each).pending}\n" for each in (before, after))
+    text = path.read_text(encoding="utf-8")
+    if limits(after).pending > limits(before).pending and old in text:
+        atomic_write(path, text.replace(old, new).encode(), mode=0o600)
 
 
 def check_empty(place: Path) -> None:

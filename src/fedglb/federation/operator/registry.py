@@ -1,6 +1,7 @@
 """The operator's records: the federation's settings, and all members, also former ones.
 
-`federation.toml` has the settings of `init`, which never change; `registry.json` has the members.
+`federation.toml` has the settings of `init`, of which only the schema of records ever changes;
+`registry.json` has the members.
 """
 
 from __future__ import annotations
@@ -212,10 +213,14 @@ class Registry:
     def write(self, folder: Path) -> None:
         """Write the members, and the settings of a new folder."""
         if not (folder / SETTINGS).exists():
-            text = to_toml(msgspec.to_builtins(self.settings))
-            atomic_write(folder / SETTINGS, text.encode(), mode=0o600)
+            self.write_settings(folder)
         text = json.dumps(msgspec.to_builtins(_Members(dict(self.members))), indent=1)
         atomic_write(folder / MEMBERS, text.encode(), mode=0o600)
+
+    def write_settings(self, folder: Path) -> None:
+        """Write the settings."""
+        text = to_toml(msgspec.to_builtins(self.settings))
+        atomic_write(folder / SETTINGS, text.encode(), mode=0o600)
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fedglb.federation.wire.packets import Facts, Name, Reason, SessionMessage, Text
+from fedglb.federation.wire.packets import Document, Facts, Name, Reason, SessionMessage, Text
 from fedglb.federation.wire.sum_messages import (
     AllHere,
     Consent,
@@ -95,6 +95,17 @@ class Rejected(SessionMessage):
 
 
 @dataclass(frozen=True)
+class NewSchema(SessionMessage):
+    """The federation has a newer schema of records than an agent: take it up, and say hello."""
+
+    name = "NewSchema"
+    upward = False
+    revision: Count  # its number
+    after: Count  # models up to this update are of older schemas
+    features: Document  # the tables of its file, as JSON
+
+
+@dataclass(frozen=True)
 class HelloRequest(SessionMessage):
     """The coordinator does not know this session: say hello."""
 
@@ -120,6 +131,7 @@ Upward: TypeAlias = (
 Downward: TypeAlias = (
     Admitted
     | Rejected
+    | NewSchema
     | HelloRequest
     | SumsRequest
     | Evaluate

@@ -34,6 +34,8 @@ from fedglb.typing import ArrayKind
 Name: TypeAlias = Annotated[str, Meta(max_length=64)]
 Text: TypeAlias = Annotated[str, Meta(max_length=200)]
 Reason: TypeAlias = Annotated[str, Meta(max_length=1000)]
+#: The schema of records.
+Document: TypeAlias = Annotated[str, Meta(max_length=2**20)]
 Facts: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=200)]
 #: A digest, a key or a seed.
 Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
