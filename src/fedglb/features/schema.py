@@ -369,19 +369,22 @@ class Features:
     @classmethod
     def infer(
         cls,
-        records: Iterable[Record] | pd.DataFrame | pl.DataFrame,
+        records: Iterable[Record] | pd.DataFrame | pl.DataFrame | Mapping[str, Any],
         crosses: Sequence[tuple[str, str]] = (),
     ) -> Features:
         """Propose a schema for records: read it, and edit it.
 
-        Texts with few levels get a place per level, others are hashed; numbers get knots at
-        quantiles; lists of texts become sets.
+        Texts with few levels get a place per level, others are hashed; numbers get knots at their
+        values or at quantiles; lists of texts become sets. Fields of no use are left out: those
+        that are always equal, and texts of which none is frequent, such as ids.
+        `fedglb features infer` says which.
 
         Parameters
         ----------
         records
-            Past decisions, each with a ``"context"`` and an ``"arm"`` or several ``"arms"``; or a
-            frame, whose columns ``context.NAME`` are of the context and all others of the arm.
+            Past decisions, each with a ``"context"`` and an ``"arm"`` or several ``"arms"``. Or a
+            frame, or columns by name such as those of an `fg.Table`: ``context.NAME`` are of the
+            context, ``arm.NAME`` of the arm, or all others if no column is named so.
         crosses
             As for `Features`.
 
@@ -393,7 +396,8 @@ class Features:
         Raises
         ------
         InvalidInput
-            If a field has values of several kinds, or nested ones; or if there are no records.
+            If a field has values of several kinds, or nested ones; if there are no records; or if
+            a cross names a field that is left out.
 
         Examples
         --------
@@ -404,13 +408,13 @@ class Features:
         ... ]
         >>> features = fg.Features.infer(log, crosses=[("context.age", "arm.kind")])
         >>> features.context["age"]
-        Number(knots=(20.0, 30.0, 40.0, 49.0, 59.0), weight=1.0)
+        Number(knots=(21.0, 29.0, 39.0, 49.0, 57.0), weight=1.0)
         >>> features.arm["kind"]
         Category(levels=('a', 'b'), buckets=None, weight=1.0)
         """
-        from fedglb.features.infer import inferred
+        from fedglb.features.infer import propose
 
-        return cls(crosses=crosses, **inferred(records))  # type: ignore[arg-type]
+        return propose(records).features(crosses)
 
 
 def _plain(field: Field) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Real data sets: download, tables, feature maps."""
+"""Real data sets: download, tables, and the studies' conversion of tables to arms."""
 
 from fedglb.environments.datasets.feature_map import FeatureMap
 from fedglb.environments.datasets.fetch import DataUnavailable, Progress, fetch, find
