@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fedglb.errors import InvalidInput, integer, one_of, under
+from fedglb.errors import InvalidInput, Place, integer, one_of, relocated, under
 from fedglb.features.encode import Encoder, Record
 from fedglb.features.fields import KINDS, Category, Field, Number
 from fedglb.io.toml import convert, read_file, to_toml
@@ -145,6 +145,9 @@ class Features:
     def _checked_crosses(self) -> tuple[tuple[str, str], ...]:
         crosses: list[tuple[str, str]] = []
         given: Any = self.crosses
+        if not isinstance(given, list | tuple):
+            allowed = 'a list of pairs of fields, e.g. [("context.country", "arm.category")]'
+            raise InvalidInput("crosses", given, allowed)
         for k, pair in enumerate(given):
             place = ("crosses", k)
             if not isinstance(pair, list | tuple) or len(pair) != 2 or pair[0] == pair[1]:
@@ -318,7 +321,8 @@ class Features:
                     with under(side, name):
                         built[name] = table.build()
             pairs = [(*pair,) for pair in found.crosses.pairs]
-            return cls(crosses=pairs, budget=found.crosses.budget, **fields)  # type: ignore[arg-type]
+            with relocated(_in_file):
+                return cls(crosses=pairs, budget=found.crosses.budget, **fields)  # type: ignore[arg-type]
 
     @classmethod
     def from_toml(cls, text: str) -> Features:
@@ -415,6 +419,14 @@ class Features:
         from fedglb.features.infer import propose
 
         return propose(records).features(crosses)
+
+
+def _in_file(path: Place) -> Place:
+    """Return the place in a file of an argument of `Features`."""
+    places: dict[str | int, Place] = {
+        "crosses": ("crosses", "pairs"), "budget": ("crosses", "budget"),
+    }  # fmt: skip
+    return *places.get(path[0], path[:1]), *path[1:]
 
 
 def _plain(field: Field) -> dict[str, Any]:
