@@ -76,7 +76,11 @@ class InvalidInput(ValueError):
         return inside if self.source is None else f"{self.source}: {inside}"
 
     def __str__(self) -> str:
-        return f"{self.argument} = {self.value!r}: expected {self.allowed}"
+        try:
+            value = repr(self.value)
+        except (ValueError, RecursionError):  # a number of thousands of digits, or deep nesting
+            value = f"(a {type(self.value).__name__} that cannot be shown)"
+        return f"{self.argument} = {value}: expected {self.allowed}"
 
     def __reduce__(self) -> tuple[Any, ...]:  # also for subclasses with other parameters
         return (_unpickled, (type(self), self.args, self.__dict__))

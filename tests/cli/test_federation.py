@@ -59,27 +59,27 @@ def test_a_federations_life(tmp_path):
     assert "max_clients = 4" in out.stderr
 
 
-def test_init_as_json_with_a_feature_map(tmp_path):
-    table = fg.Table({"x": [1.0, 3.0], "c": ["b", "a"]}, labels=[0, 1])
-    fitted = fg.FeatureMap.fit(table)
-    final = fitted.scaled(fitted.encode(table.columns), "largest")
-    path, folder = tmp_path / "map.json", tmp_path / "demo"
-    path.write_text(final.to_json())
-    given = ["--name", "demo", "--threshold", "1", "--feature-map", path]
+def test_init_as_json_with_a_schema(tmp_path):
+    schema = fg.Features(arm={"price": fg.Number([5, 50]), "kind": fg.Category(["a", "b"])})
+    path, folder = tmp_path / "features.toml", tmp_path / "demo"
+    path.write_text(schema.to_toml())
+    given = ["--name", "demo", "--features", path]
     out = federation("init", folder, *given, "--host", "nats.example.org", "--json")
     assert out.returncode == 0, out.stderr
     answer = json.loads(out.stdout)
     bundle = Bundle.read(answer["coordinator"])
     assert bundle.server == "tls://nats.example.org:4222"
-    assert (bundle.agreement.problem.dim, bundle.agreement.feature_map) == (4, final.digest)
+    assert bundle.agreement.features == schema
+    assert bundle.agreement.problem.blocks == schema.blocks
     assert 'listen: "0.0.0.0:4222"' in (folder / "server" / "nats.conf").read_text()
     assert answer["clients"] == {}
-    out = federation("init", tmp_path / "new", *given, "--dim", "3")
-    assert "--dim 3 differs from the feature map, which has 4 features" in out.stderr
-    path.write_text(fitted.to_json())
-    assert "with a scale" in federation("init", tmp_path / "new", *given).stderr
-    path.write_text("nonsense")
-    assert "--feature-map = " in federation("init", tmp_path / "new", *given).stderr
+    for more in (["--dim", "3"], None):
+        out = federation("init", tmp_path / "new", *(given + more if more else given[:2]))
+        assert "either --dim (the number of features of an arm) or --features" in out.stderr
+    path.write_text("version = 1\n[arm.price]\nkind = 'numbr'\n")
+    out = federation("init", tmp_path / "new", *given)
+    assert out.returncode == 2
+    assert "arm.price.kind = 'numbr': expected" in out.stderr
     assert not (tmp_path / "new").exists()
 
 

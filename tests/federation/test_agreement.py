@@ -90,7 +90,8 @@ def test_the_facts_of_an_agreement_are_these():
     assert make(algorithm=fg.fedglb_ucb(1.0, fg.Newton()), reward_limit=0.1).facts() == {
         "max_clients": "4",
         "reward_limit": "0.1",
-        "feature_map": "None",
+        "features": "None",
+        "revision": "1",
         "problem": "Problem",
         "problem.dim": "3",
         "problem.link": "logistic",
@@ -207,7 +208,7 @@ def test_equal_numbers_are_equal_facts_however_written(one, other):
     [
         ({"max_clients": 5}, "max_clients"),
         ({"reward_limit": 3.0}, "reward_limit"),
-        ({"feature_map": "abc"}, "feature_map"),
+        ({"revision": 2}, "revision"),
         ({"problem": fg.Problem(dim=3, curvature=0.1)}, "problem.curvature"),
         ({"problem": fg.Problem(dim=3, noise=0.1)}, "problem.noise"),
         ({"algorithm": fg.fedglb_ucb(math.nextafter(1.0, 2.0))}, "algorithm.trigger.threshold"),

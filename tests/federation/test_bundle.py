@@ -21,7 +21,7 @@ from tests.federation.helpers.nats_federation import connected, table
 
 FULL = AgreementTable(
     20,
-    ProblemTable(10, "identity", 2.5, 0.5, 1e-05),
+    ProblemTable(None, "identity", 2.5, 0.5, 1e-05),
     {
         "name": "fedglb-ucb",
         "threshold": float("inf"),
@@ -30,7 +30,12 @@ FULL = AgreementTable(
         "confidence": {"fixed": 0.3},
     },
     reward_limit=3.0,
-    feature_map="ab" * 32,
+    features=fg.Features(
+        context={"age": fg.Number([18, 65.5])},
+        arm={"größe": fg.Category(["S", "M"], weight=2.0), "tags": fg.Tags(buckets=3)},
+        crosses=[("context.age", "arm.größe")],
+    ).plain(),
+    revision=3,
 )
 
 

@@ -16,6 +16,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
 from fedglb.federation.wire.codec import VERSION, encode
 from fedglb.federation.wire.messages import Hello, HelloRequest
+from fedglb.problem_table import ProblemTable
 from fedglb.protocol.messages import Covariance, Derivatives, Evaluate
 from tests.federation.helpers.in_process import same
 from tests.federation.helpers.lossy_network import (
@@ -179,7 +180,7 @@ def test_no_answer_within_the_time_limit(running, expected, how):
 
 
 DISAGREEMENTS = {
-    "problem.dim": "4", "problem.link": "Probit", "problem.radius": "2", "feature_map": "0123abcd",
+    "problem.dim": "4", "problem.link": "Probit", "problem.radius": "2", "features": "0123abcd",
     "algorithm.trigger.threshold": "2", "max_clients": "7", "algorithm.unheard_of": "1",
 }  # fmt: skip
 
@@ -201,9 +202,7 @@ def test_another_agreement_is_not_admitted(tmp_path, expected):
 # -- before any connection -------------------------------------------------------------------------
 
 OTHER = fg.fedglb_ucb(2.0, fg.Newton(tolerance=1e-14))
-COLUMNS = fg.Table({"x": [1.0, 3.0], "y": [0.0, 1.0]}, labels=[0, 1])
-FITTED = fg.FeatureMap.fit(COLUMNS)
-LARGEST, EACH = (FITTED.scaled(FITTED.encode(COLUMNS.columns), s) for s in ("largest", "each"))
+SCHEMA, ANOTHER = (fg.Features(arm={"price": fg.Number(knots)}) for knots in ([5, 50], [5, 60]))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +212,6 @@ LARGEST, EACH = (FITTED.scaled(FITTED.encode(COLUMNS.columns), s) for s in ("lar
         (fg.Problem(dim=3, link=fg.Identity()), {}, "problem.link"),
         (fg.Problem(dim=3, radius=2.0), {}, "problem.radius"),
         (fg.Problem(dim=3), {"algorithm": OTHER}, "algorithm.trigger.threshold"),
-        (fg.Problem(dim=3), {"feature_map": LARGEST}, "feature_map"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -224,13 +222,14 @@ def test_an_agent_opens_only_with_what_was_agreed_on(shared, tmp_path, problem, 
     assert not (tmp_path / "a.db").exists()
 
 
-def test_an_agent_opens_only_with_the_feature_map_that_was_agreed_on(tmp_path):
-    agreed_on = msgspec.structs.replace(table(1, 3), feature_map=LARGEST.digest)
+def test_an_agent_opens_only_with_the_schema_that_was_agreed_on(tmp_path):
+    problem = ProblemTable(None)
+    agreed_on = msgspec.structs.replace(table(1, 3), problem=problem, features=SCHEMA.plain())
     place = federation(tmp_path, ["a"], agreed_on).bundle("a").folder  # no server runs
-    given = {"path": tmp_path / "a.db", "problem": fg.Problem(dim=3), "bundle": place}
-    for other in (None, EACH):
-        with pytest.raises(InvalidInput, match=LARGEST.digest) as refused:
-            Agent.open(**given, feature_map=other)
-        assert refused.value.argument == "feature_map"
-    with Agent.open(**given, feature_map=LARGEST) as agent:
-        assert agent.status.samples == 0
+    given = {"path": tmp_path / "a.db", "bundle": place}
+    with pytest.raises(InvalidInput, match=SCHEMA.digest) as refused:
+        Agent.open(**given, features=ANOTHER)
+    assert refused.value.argument == "features"
+    for own in (None, SCHEMA):
+        with Agent.open(**given, features=own) as agent:
+            assert agent.status.revision == 1

@@ -56,8 +56,10 @@ class Encoder:
         self._arm = [_Column(f"arm.{k}", k, f) for k, f in features.arm.items()]
         self._crosses = [_CrossColumn(cross) for cross in features.cross_blocks]
         weights = [1.0, *(f.weight for f in features.arm.values()), *(1.0 for _ in self._crosses)]
-        scale = 1.0 / math.sqrt(math.fsum(w * w for w in weights))
-        self._scale = np.repeat([w * scale for w in weights], features.blocks)
+        shares = [w / max(weights) for w in weights]  # squares of weights could overflow
+        norm = math.sqrt(math.fsum(w * w for w in shares))
+        #: What each place of an arm is multiplied by, shape (d,).
+        self.scale = np.repeat([w / norm for w in shares], features.blocks)
 
     def encode(self, arms: Sequence[Record], context: Record | None = None) -> FloatArray:
         """Return the arms of one decision; `Features.encode` documents it."""
@@ -100,7 +102,7 @@ class Encoder:
             first += cross.size
         ignored = self._unknown(arms, self.features.arm, arm_place)
         self.ignored += ignored + self._unknown(contexts, self.features.context, context_place)
-        X *= self._scale
+        X *= self.scale
         return X
 
     def _unknown(
@@ -204,7 +206,7 @@ class _NumberBlock:
         try:
             x = np.array(values, dtype=float)  # None becomes NaN
         except OverflowError:  # whole numbers beyond floats
-            limits = knots[0], knots[-1]
+            limits = float(knots[0]), float(knots[-1])
             x = np.array([v if v is None else min(max(v, limits[0]), limits[1]) for v in values])
             x = x.astype(float)
         finite = np.isfinite(x)

@@ -128,8 +128,9 @@ KINDS: dict[str, type[Field]] = {each.kind: each for each in (Category, Number, 
 
 def _levels(given: Any) -> tuple[str, ...]:
     texts = isinstance(given, list | tuple) and all(isinstance(each, str) for each in given)
-    if not texts or not given or len(set(given)) < len(given) or {OTHER, MISSING} & set(given):
-        allowed = f"a list of different texts, without {OTHER!r} and {MISSING!r}"
+    same = not texts or not given or len(set(given)) < len(given)
+    if same or {OTHER, MISSING} & set(given) or any(" * " in each for each in given):
+        allowed = f"a list of different texts, without {OTHER!r}, {MISSING!r} and ' * '"
         raise InvalidInput("levels", given, allowed)
     return tuple(given)
 

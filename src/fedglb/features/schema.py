@@ -77,7 +77,7 @@ class Cross:
         return self.size < self.shape[0] * self.shape[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Features:
     """How records become arms: fields of the context, fields of the arm, and crosses.
 
@@ -161,6 +161,12 @@ class Features:
                 raise InvalidInput(place, pair, "each pair once")
             crosses.append((pair[0], pair[1]))
         return tuple(crosses)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Features) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     @cached_property
     def _fields(self) -> dict[str, Field]:

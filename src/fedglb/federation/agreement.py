@@ -14,8 +14,8 @@ import numpy as np
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import build
-from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, instance, integer, number, one_of, under
+from fedglb.features import Features
 from fedglb.federation.names import one_line
 from fedglb.links import Link
 from fedglb.model import triangle_size
@@ -31,8 +31,10 @@ LEAP = 2**44
 #: With more features a covariance does not fit into a message (8 MiB).
 LARGEST_DIM = 1400
 _LARGEST_MODEL = 2**20 - 1024  # numbers
-#: The fact with the members of secure sums: the only one that may change.
+#: The fact with the members of secure sums, which may change.
 ROSTER = "roster"
+#: The facts that follow from the schema of records, which may change.
+SCHEMA_FACTS = frozenset({"features", "revision", "problem.dim"})
 _LARGE = 10**16  # numbers from here on are written with an exponent
 
 
@@ -46,7 +48,8 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     problem: ProblemTable
     algorithm: dict[str, Any]
     reward_limit: float | None = None
-    feature_map: str | None = None
+    features: dict[str, Any] | None = None
+    revision: int = 1
     minimum: int | None = None
 
     def build(self) -> Agreement:
@@ -58,16 +61,27 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             if "solver" not in given and isinstance(algorithm.solver, AGD):
                 # Newton needs the fewest rounds, and rounds are the cost of a network
                 algorithm = build(preset, {**given, "solver": "newton"})
+        features = None
+        if self.features is not None:
+            with under("features"):
+                features = Features.from_plain(self.features)
         with under("problem"):
-            problem = self.problem.build()
+            problem = self.problem.build() if features is None else self._with(features)
         agreement = Agreement(
-            problem, algorithm, self.max_clients, self.reward_limit, self.feature_map, self.minimum
-        )
+            problem, algorithm, self.max_clients, self.reward_limit, features, self.revision,
+            self.minimum,
+        )  # fmt: skip
         d, room = problem.dim, _LARGEST_MODEL - triangle_size(problem.dim) - problem.dim
         if agreement.effects * (d + 3) > room:
             allowed = f"at most {room // (d + 3)}: a model of {d} features is one message of 8 MiB"
             raise InvalidInput(("algorithm", "effects"), agreement.effects, allowed)
         return agreement
+
+    def _with(self, features: Features) -> Problem:
+        for name in ("dim", "blocks"):
+            if getattr(self.problem, name) is not None:
+                raise InvalidInput(name, getattr(self.problem, name), "none: the schema has it")
+        return msgspec.structs.replace(self.problem, blocks=features.blocks).build(features.dim)
 
 
 @dataclass(frozen=True)
@@ -84,7 +98,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A federation's agreement: problem, algorithm, size, feature map.
+    """A federation's agreement: problem, algorithm, size, schema of records.
 
     Parameters
     ----------
@@ -94,8 +108,10 @@ class Agreement:
         N in δ/N: the largest number of clients over the federation's whole life.
     reward_limit
         The largest |reward|, for links with unbounded rewards: it bounds the size of gradients.
-    feature_map
-        The digest of the `FeatureMap` with which all clients make arms, or None.
+    features
+        The schema by which all clients make arms of records; None: they give vectors.
+    revision
+        The number of the schema: it rises with every change.
     minimum
         The smallest number of clients in a secure sum; None: no secure sums.
     roster
@@ -106,7 +122,8 @@ class Agreement:
     algorithm: Algorithm
     max_clients: int
     reward_limit: float | None = None
-    feature_map: str | None = None
+    features: Features | None = None
+    revision: int = 1
     minimum: int | None = None
     roster: str | None = None
 
@@ -133,8 +150,10 @@ class Agreement:
         _ = self.times  # raises if the schedule never ends
         if self.reward_limit is not None:
             number("reward_limit", self.reward_limit, above=0.0)
-        if isinstance(self.feature_map, FeatureMap):
-            object.__setattr__(self, "feature_map", self.feature_map.digest)
+        integer("revision", self.revision)
+        if self.features is not None and self.features.dim != self.problem.dim:
+            allowed = f"{self.features.dim}, the number of features of the schema"
+            raise InvalidInput(("problem", "dim"), self.problem.dim, allowed)
         _ = self.facts()  # raises if a part has no stored name
 
     def _check_sums(self) -> None:
@@ -205,14 +224,18 @@ class Agreement:
 
     def facts(self) -> dict[str, str]:
         """Return every fact under a dotted name, as text; numbers are exact."""
-        return {
+        facts = {
             "max_clients": str(self.max_clients),
             "reward_limit": _text(self.reward_limit),
-            "feature_map": str(self.feature_map),
+            "features": "None" if self.features is None else self.features.digest,
+            "revision": str(self.revision),
             **self._privacy_facts(),
             **_facts(self.problem, "problem"),
             **_facts(self.algorithm, "algorithm"),
         }
+        if self.features is not None:  # the digest covers the blocks, whose text may be long
+            facts["problem.blocks"] = "of features"
+        return facts
 
     @property
     def min_members(self) -> int:
@@ -241,6 +264,18 @@ class Agreement:
         if self.minimum is not None:
             out |= {"secure_sums": str(self.minimum), ROSTER: str(self.roster)}
         return out
+
+    def with_features(self, features: Features, revision: int) -> Agreement:
+        """Return the agreement with another schema of records."""
+        problem = dataclasses.replace(self.problem, dim=features.dim, blocks=features.blocks)
+        return dataclasses.replace(self, problem=problem, features=features, revision=revision)
+
+    def is_older(self, facts: Mapping[str, str]) -> bool:
+        """Return whether these facts are those of an earlier schema, and else the same."""
+        if self.features is None or not facts.get("revision", "").isdecimal():
+            return False
+        different = {found.name for found in self.compare(facts)}
+        return different <= SCHEMA_FACTS and int(facts["revision"]) < self.revision
 
     def compare(self, facts: Mapping[str, str]) -> list[Difference]:
         """Return the differences between another agreement's facts and these."""

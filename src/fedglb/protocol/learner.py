@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
-from fedglb.kernels.effects import KEYS, OFFERS, known_names, name_arms, shift_arms
+from fedglb.kernels.effects import KEYS, OFFERS, name_arms, shift_arms
+from fedglb.kernels.effects import known_names as write_known_names
 from fedglb.kernels.layout import NAME, OFFSET, SCORES, SHIFTED, UPPER, WIDTHS, work_rows
 from fedglb.model import SharedModel
 from fedglb.parts.choice import check_first, choice_params, scores_of
@@ -94,6 +95,7 @@ class Chosen:
     propensity_error: float  # its standard error: 0 if exact, nan as above
     charge: float  # what it takes from the bank
     row: FloatArray  # the arm's features and, where arms have effects, its name: for a sample
+    runner_up: int | None = None  # the index of the arm with the next score, if that is asked for
 
 
 @functools.lru_cache(maxsize=2**16)  # of the arms that recur
@@ -194,9 +196,9 @@ class Learner:
         Parameters
         ----------
         columns
-            The arms as columns, shape (d, K).
+            The arms as columns, shape (d, K), or other numbers by which they are told apart.
         ids
-            Their ids. None: they are counted by their features.
+            Their ids. None: they are counted by their columns.
 
         Returns
         -------
@@ -216,7 +218,12 @@ class Learner:
         name_arms(columns, self.offers, names)
         return names
 
-    def rows(self, X: FloatArray, ids: Sequence[int | str] | None = None) -> FloatArray:
+    def rows(
+        self,
+        X: FloatArray,
+        ids: Sequence[int | str] | None = None,
+        marks: FloatArray | None = None,
+    ) -> FloatArray:
         """Return the rows of samples whose arms were played, in order, elsewhere.
 
         Parameters
@@ -225,6 +232,8 @@ class Learner:
             The arms, shape (n, d).
         ids
             Their ids. None: they are counted by their features, as if each had been offered here.
+        marks
+            Numbers to count them by in place of their features, shape (m, n).
 
         Returns
         -------
@@ -234,8 +243,8 @@ class Learner:
         if self.offers is None:
             return X
         columns = np.ascontiguousarray(X.T)
-        names = self.names(columns, ids)
-        return np.column_stack([X, self._with_effects(columns, names)[NAME]])
+        names = self.names(columns if marks is None else marks, ids)
+        return np.column_stack([X, self.with_effects(columns, names)[NAME]])
 
     @property
     def clock(self) -> int:
@@ -270,7 +279,8 @@ class Learner:
         names
             The arms' names, from `names`. None: by what was offered before; nothing is counted.
         logged
-            Whether the probability of the arm is estimated by the rule's `logged_draws`.
+            Whether the probability of the arm is estimated by the rule's `logged_draws`, and the
+            runner-up is found.
 
         Returns
         -------
@@ -282,9 +292,9 @@ class Learner:
         InvalidInput
             If a score is not finite, or a user's rule returns no valid scores.
         """
-        names = self._known_names(columns) if names is None else names
+        names = self.known_names(columns) if names is None else names
         choosing, state, named = self.choosing, self.state, names.size > 0
-        work, outcome = self._with_effects(columns, names), np.empty(3)
+        work, outcome = self.with_effects(columns, names), np.empty(3)
         params, alpha = choosing.params, self.alpha
         if logged:
             params = params._replace(draws=self.algorithm.choice.logged_draws)
@@ -315,7 +325,10 @@ class Learner:
             spread = score - float(shifted @ state.centre) - (work[OFFSET, arm] if named else 0.0)
         row = np.append(columns[:, arm], work[NAME, arm : arm + 1] if named else ())
         probability, error, charge = outcome.tolist()
-        return Chosen(arm, score, float(spread), probability, error, charge, row)
+        others = np.delete(scores, arm) if logged and scores.size > 1 else None
+        second = None if others is None else int(others.argmax())
+        runner_up = None if second is None else second + (second >= arm)
+        return Chosen(arm, score, float(spread), probability, error, charge, row, runner_up)
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm. Changes nothing.
@@ -332,21 +345,21 @@ class Learner:
             centre θ of an ellipsoid; shape (K,).
         """
         columns, choosing, state = self._columns(arms), self.choosing, self.state
-        work = self._with_effects(columns, self._known_names(columns))
+        work = self.with_effects(columns, self.known_names(columns))
         self.algorithm.confidence.bounds(
             columns, state.vectors, state.matrices, state.counters, choosing.terms,
             choosing.constants, self.alpha, 0, work,
         )  # fmt: skip
         return np.array(work[UPPER])
 
-    def _known_names(self, columns: FloatArray) -> FloatArray:
+    def known_names(self, columns: FloatArray) -> FloatArray:
         """Return the names of arms as `names` does, and count nothing."""
         names = np.empty(0 if self.offers is None else columns.shape[1])
         if self.offers is not None:
-            known_names(columns, self.offers, names)
+            write_known_names(columns, self.offers, names)
         return names
 
-    def _with_effects(self, columns: FloatArray, names: FloatArray) -> FloatArray:
+    def with_effects(self, columns: FloatArray, names: FloatArray) -> FloatArray:
         """Return the scratch of a decision, with what effects add to these arms."""
         work = np.empty((work_rows(names.size > 0, columns.shape[0]), columns.shape[1]))
         if names.size:
@@ -392,8 +405,8 @@ class Learner:
         integer("t", t)
         if self.offers is not None:
             column = features[:, None]
-            names = self._known_names(column) if id is None else names_of([id], 1)
-            features = np.append(features, self._with_effects(column, names)[NAME])
+            names = self.known_names(column) if id is None else names_of([id], 1)
+            features = np.append(features, self.with_effects(column, names)[NAME])
         fires = self.observe_unchecked(features, y, t)
         return [SyncRequest(self.id, t, self.adopted)] if fires else []
 

@@ -16,18 +16,18 @@ from tests.federation.helpers.agent_driver import Alone, feed
 
 PROBLEM = fg.Problem(dim=3)
 AGREED = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=1)
-VERSION = 2
+VERSION = 3
 APPLICATION_ID = 0x6167656E
 COLUMNS = {
     "facts": ["name", "value"],
     "decisions": [
         "number", "prefix", "made", "t", "arms", "arm", "arm_id", "x", "score", "width",
         "propensity", "model", "sequence", "step", "reward", "rewarded", "propensity_error",
-        "room",
+        "room", "revision", "record",
     ],
     "snapshots": ["number", "last_sequence", "withdrawn"],
     "adopted_model": ["one", "number", "last_sequence", "base"],
-    "offers": ["number", "arms"],
+    "offers": ["number", "arms", "records"],
     "absorbed": ["key", "samples", "at"],
     "releases": [
         "number", "at", "first_sequence", "last_sequence", "theta", "batch", "numbers",

@@ -28,8 +28,8 @@ FILES = {
     "coordinator/key.pem",
     "clients/a/ca.pem", "clients/a/cert.pem", "clients/a/federation.toml", "clients/a/key.pem",
 }  # fmt: skip
-AGREEMENT = {"max_clients", "problem", "algorithm", "reward_limit", "feature_map"}
-PROBLEM = {"dim", "link", "radius", "noise", "curvature"}
+AGREEMENT = {"max_clients", "problem", "algorithm", "reward_limit", "features", "revision"}
+PROBLEM = {"link", "radius", "noise", "curvature"}
 SETTINGS = {"version", "federation", "hosts", "port", "bind", "agreement"}
 BUNDLE = {"version", "federation", "client", "server", "agreement"}
 MEMBER = {
@@ -40,9 +40,10 @@ MEMBER = {
 @pytest.fixture
 def folder(tmp_path):
     """Everything that can be agreed on is: what is not given is not written."""
-    problem = ProblemTable(10, "identity", 2.5, 0.5, 1e-05)
+    problem = ProblemTable(None, "identity", 2.5, 0.5, 1e-05)
     algorithm = {"name": "fedglb-ucb", "threshold": 10.0}
-    agreed = AgreementTable(20, problem, algorithm, reward_limit=3.0, feature_map="ab" * 32)
+    schema = fg.Features(arm={"price": fg.Number([5, 50])}).plain()
+    agreed = AgreementTable(20, problem, algorithm, reward_limit=3.0, features=schema, revision=2)
     return federation(tmp_path, ["a"], agreed).folder
 
 

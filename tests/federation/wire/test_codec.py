@@ -235,8 +235,9 @@ def test_a_federation_over_the_wire_is_the_same_to_the_bit(name):
 
 @pytest.mark.parametrize("name", [n for n in communicating() if not n.startswith("variant")])
 def test_every_agreement_fits_into_a_hello(name):
-    given = {"feature_map": "f" * 64, "reward_limit": 1e300}
-    facts = Agreement(fg.Problem(3), communicating()[name], 5, **given).facts()
+    fields = {f"field {k}": fg.Number([0, 1]) for k in range(100)}
+    given = {"features": fg.Features(arm=fields), "reward_limit": 1e300}
+    facts = Agreement(given["features"].problem(), communicating()[name], 5, **given).facts()
     hello = Hello("i", 0, "fedglb", facts)
     assert decode_up(encode(hello, "s"), "c", 3) == ("s", hello)
 

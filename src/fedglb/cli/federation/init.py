@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
+import msgspec
 import typer
 
 from fedglb.algorithms.catalog import SOLVERS
@@ -18,8 +19,7 @@ from fedglb.cli.common import (
     seconds,
 )
 from fedglb.cli.report_errors import extra, fail, report_errors
-from fedglb.environments.datasets import FeatureMap
-from fedglb.errors import InvalidInput
+from fedglb.features import Features
 from fedglb.links import LINKS
 from fedglb.parts.trigger import Clock
 from fedglb.privacy import NoisePlace
@@ -66,10 +66,10 @@ def init(
             "20; with --secure-sums as many as --clients has",
         ),
     ] = None,
-    dim: Annotated[int | None, _agreed("d, features per arm.", "the feature map's")] = None,
-    feature_map: Annotated[
+    dim: Annotated[int | None, _agreed("d, features per arm.", "the schema's")] = None,
+    features: Annotated[
         Path | None,
-        _agreed("A FeatureMap as a JSON file, with which clients compute features.", "none"),
+        _agreed("The schema of records, a TOML file: see `fedglb features infer`.", "none"),
     ] = None,
     link: Annotated[str, _agreed(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _agreed("S, the bound on ‖θ*‖.")] = 1.0,
@@ -195,7 +195,8 @@ def init(
         ),
     }  # fmt: skip
     chosen = {key: value for key, value in given.items() if value is not None}
-    digest, dim = _features(feature_map, dim)
+    if (features is None) == (dim is None):
+        fail("either --dim (the number of features of an arm) or --features is required", 2)
     names = [part.strip() for part in clients.split(",") if part.strip()]
     if max_clients is None:
         max_clients = max(1, len(names)) if secure_sums else 20
@@ -204,11 +205,13 @@ def init(
     least = (5 if minimum is None else minimum) if secure_sums else None
     table = AgreementTable(
         max_clients, ProblemTable(dim, link, radius, noise, curvature),
-        {"name": preset, **chosen}, reward_limit, digest, least,
+        {"name": preset, **chosen}, reward_limit, minimum=least,
     )  # fmt: skip
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
     with report_errors(**renamed):
         requests = [KeyRequest.read(path) for path in request or []]
+        if features is not None:
+            table = msgspec.structs.replace(table, features=Features.read(features).plain())
         operator.init(
             folder, name, table, names, host or ["127.0.0.1"], port, bound, days, requests
         )
@@ -229,25 +232,6 @@ def _privacy(
     if delta is None:
         fail("--epsilon requires --delta, well below 1 / (number of interactions): e.g. 1e-6", 2)
     return {"epsilon": epsilon, "delta": delta, "noise": "sums" if secure else "silo", **given}
-
-
-def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
-    """Return the feature map's digest and the number of features of an arm."""
-    if path is None:
-        if dim is None:
-            fail("--dim (the number of features of an arm) or --feature-map is required", 2)
-        return None, dim
-    try:
-        fitted = FeatureMap.from_json(path.read_text(encoding="utf-8"))
-    except (InvalidInput, UnicodeDecodeError, OSError) as error:
-        why = error.allowed if isinstance(error, InvalidInput) else str(error)
-        raise InvalidInput("--feature-map", str(path), f"a readable file: {why}") from None
-    if fitted.scale is None:
-        allowed = 'a feature map with a scale: map.scaled(encoded, "largest")'
-        raise InvalidInput("--feature-map", str(path), allowed)
-    if dim not in (None, fitted.dim):
-        fail(f"--dim {dim} differs from the feature map, which has {fitted.dim} features", 2)
-    return fitted.digest, fitted.dim
 
 
 def _print_next_steps(

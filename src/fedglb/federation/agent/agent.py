@@ -11,11 +11,25 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from fedglb.algorithms import Algorithm, fedglb_auto
-from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
+from fedglb.features import Features
+from fedglb.features.encode import Record
 from fedglb.federation.agent.application_calls import ApplicationCalls
-from fedglb.federation.agent.decisions import Decision, DecisionRules, KeptArms, OnFullDisk
+from fedglb.federation.agent.decisions import (
+    Decision,
+    DecisionRules,
+    KeptArms,
+    OnFullDisk,
+    WithoutRecords,
+)
 from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.inside import (
+    Explanation,
+    LearnedModel,
+    PreviewedArm,
+    learned_model,
+)
+from fedglb.federation.agent.schema_change import change_schema, renew_rows
 from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
@@ -74,11 +88,13 @@ class Agent:
     def open(
         cls,
         path: str | os.PathLike[str],
-        problem: Problem,
+        problem: Problem | None = None,
         *,
         bundle: str | os.PathLike[str] | None = None,
         algorithm: Algorithm | None = None,
-        feature_map: FeatureMap | None = None,
+        features: Features | None = None,
+        strict: bool = False,
+        without_records: WithoutRecords = "refuse",
         explore: float = 0.0,
         durable: Durability = "process",
         expire_after: float = DecisionRules.expire_after,
@@ -101,14 +117,22 @@ class Agent:
             The agent's SQLite file, on a local disk. It never leaves the machine. (SQLite's
             ``…-wal`` and ``…-shm`` are beside it, and ``…-lock``, which names its process.)
         problem
-            The problem; in a federation it must be the federation's.
+            The problem; in a federation it must be the federation's. None: the federation's or,
+            alone, that of `features`.
         bundle
             The folder that ``fedglb federation init`` made for this client; None: alone.
         algorithm
             None: the federation's; alone, `fedglb_auto`, which needs no tuning. (Alone it learns
             from the agent's own samples, and makes no updates.)
-        feature_map
-            The map from data to arms, where the federation agreed on one.
+        features
+            Alone: the schema by which records become arms. A federation has its own. If the file
+            has samples under another schema, they are encoded again from their records.
+        strict
+            Whether a record with a field that the schema does not have is refused. Else such
+            fields are ignored, and `AgentStatus.ignored` counts them.
+        without_records
+            What a change of the schema does if arms came as vectors: "refuse" it (the agent then
+            stays out of updates), or "drop" those samples for good.
         explore
             The share of decisions drawn uniformly from the arms offered; the others are the
             algorithm's choice, so it is `EpsilonGreedy` around that, in this agent only. It makes
@@ -152,7 +176,7 @@ class Agent:
         Raises
         ------
         InvalidInput
-            A parameter is invalid; problem, algorithm or feature map differ from the federation's
+            A parameter is invalid; problem, algorithm or schema differ from the federation's
             agreement or from the file's; or the file is not an agent's, or its version is not
             supported.
         Unavailable
@@ -168,30 +192,39 @@ class Agent:
         """
         number("beat", beat, above=0.0)
         number("wait", wait, at_least=0.0)
-        rules = DecisionRules(explore, expire_after, max_pending, log, on_full_disk)
+        rules = DecisionRules(
+            explore, expire_after, max_pending, log, on_full_disk, without_records, strict
+        )
         found = None if bundle is None else _bundle(bundle)
-        digest = None if feature_map is None else feature_map.digest
         if found is None:
-            agreement = Agreement(problem, algorithm or fedglb_auto(), 1, feature_map=digest)
+            problem = _problem(problem, features)
+            agreement = Agreement(problem, algorithm or fedglb_auto(), 1, features=features)
         else:
             agreement = found.agreement
-            _same(agreement, problem, algorithm, digest)
+            _same(agreement, problem, algorithm, features)
         rules.applied_to(agreement.algorithm)  # raises before a file is created
         hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None
         if report_rewards and hidden:
             allowed = "False in a private federation: reported sums of rewards have no noise"
             raise InvalidInput("report_rewards", True, allowed)
-        name = ALONE if found is None else found.client
-        alone = {**agreement.facts(), "federation": ALONE, "client": ALONE}
+        name, federation = ALONE, ALONE
+        if found is not None:
+            name, federation = found.client, found.federation
+        whose = {"federation": federation, "client": name}
         store = AgentStore(Path(path), durable, wait)
         try:
             preload(agreement, alone=found is None)
             with named_damage("agent", path):
-                store.agree(
-                    alone if found is None else found.facts(),
-                    None if found is None else _roster(store, found, follow_roster),
-                )
+                roster = None if found is None else _roster(store, found, follow_roster)
+                wanted = agreement = _numbered(store, agreement, alone=found is None)
+                if _is_changed(store, agreement):  # open it under its own schema first
+                    agreement = _in_file(store, agreement)
+                plain = None if agreement.features is None else agreement.features.plain()
+                store.agree({**agreement.facts(), **whose}, roster, plain)
                 client = DurableClient(name, agreement, store, rules)
+                if wanted is not agreement:
+                    change_schema(client, wanted, after=0)
+                renew_rows(client)  # of a change that was interrupted
             session = AgentSession(client, store.instance, release())
             session.rewards = RewardTotals() if report_rewards else None
             if found is None:
@@ -210,9 +243,11 @@ class Agent:
 
     def choose(
         self,
-        arms: ArrayLike,
+        arms: ArrayLike | Sequence[Record],
         ids: Sequence[str | int] | None = None,
         *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
     ) -> Decision:
@@ -221,12 +256,17 @@ class Agent:
         Parameters
         ----------
         arms
-            Shape (K, d), where K ≥ 1 may differ from call to call; each arm has Euclidean norm
+            The record of each arm (a dict of fields), where the agent has a schema; or shape
+            (K, d), where K ≥ 1 may differ from call to call and each arm has Euclidean norm
             at most 1. Longer ones by at most 1e-6, the rounding of float32, are scaled to norm 1.
         ids
             Names of the arms, for the log. Where the algorithm learns effects (`fedglb_auto`), an
             arm is known by its id: give ids if an item's features may change. Without ids, an arm
-            is known by its features, once it was offered three times.
+            is known by its record or its features, once it was offered three times.
+        context
+            The record of the decision's context: what all arms share, such as the user.
+        exclude
+            Ids of arms that may not be played now.
         t
             The step of a clock that all clients share, where the application has one. None: the
             agent's own, one more than the newest step of its samples and its model. It only
@@ -244,7 +284,8 @@ class Agent:
         Raises
         ------
         InvalidInput
-            `arms`, `ids`, `t` or `key` are invalid; or the key belongs to another request.
+            `arms`, `ids`, `context`, `exclude`, `t` or `key` are invalid; or the key belongs to
+            another request. Nothing is chosen or written.
 
         Examples
         --------
@@ -252,8 +293,16 @@ class Agent:
         >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
         ...     agent.choose([[0.6, 0.0], [0.0, 1.0]]).arm in (0, 1)
         True
+
+        With records:
+
+        >>> schema = fg.Features(arm={"price": fg.Number([5, 50])})
+        >>> with fg.Agent.open(getfixture("tmp_path") / "shop.db", features=schema) as agent:
+        ...     items = [{"price": 7.5}, {"price": 20}, {"price": None}]
+        ...     agent.choose(items, ids=["pen", "book", "gift"], exclude=["pen", "gift"]).arm_id
+        'book'
         """
-        return self._calls.choose(arms, ids, t, key)
+        return self._calls.choose(arms, ids, t, key, context, exclude)
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Learn from the reward of a decision; when this returns, the sample is in the file.
@@ -292,9 +341,10 @@ class Agent:
 
     def absorb(
         self,
-        X: ArrayLike,
+        X: ArrayLike | Sequence[Record],
         y: ArrayLike,
         *,
+        contexts: Sequence[Record | None] | None = None,
         key: str | None = None,
         ids: Sequence[str | int] | None = None,
     ) -> int:
@@ -307,10 +357,12 @@ class Agent:
         Parameters
         ----------
         X
-            The arms that were played, shape (n, d), each of Euclidean norm at most 1 (up to the
-            rounding of float32, as in `choose`).
+            The arms that were played: their records, or shape (n, d), each of Euclidean norm at
+            most 1 (up to the rounding of float32, as in `choose`).
         y
             Their rewards, shape (n,), as for `observe`.
+        contexts
+            The record of each decision's context, if arms are records.
         key
             A name for these samples: calls with the same key absorb them once. None: every call
             absorbs them.
@@ -337,7 +389,7 @@ class Agent:
         (2, 0)
         2
         """
-        count, step = self._calls.absorb(X, y, key, ids)
+        count, step = self._calls.absorb(X, y, key, ids, contexts)
         self._request(step)
         return count
 
@@ -357,7 +409,9 @@ class Agent:
             Columns id, made, arms (their number), arm, arm_id, x (the chosen arm),
             score, width, propensity, model, reward, rewarded, outcome (observed, pending,
             expired, or absorbed: a sample without a decision), propensity_error, offered (all
-            arms offered, where the agent was opened with ``log="offered"``).
+            arms offered, where the agent was opened with ``log="offered"``), record (JSON with
+            the records of context, arm and runner-up, if arms were records). `arms`, `arm` and
+            `offered` are without arms that were excluded.
 
         Examples
         --------
@@ -474,6 +528,92 @@ class Agent:
         """
         self._calls.forget(ids)
 
+    # -- looking inside ---------------------------------------------------------------------------
+
+    def model(self) -> LearnedModel:
+        """Return what the agent has learned: a weight for each feature.
+
+        Returns
+        -------
+        LearnedModel
+            With names of features where the agent has a schema.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> schema = fg.Features(arm={"colour": fg.Category(["red", "blue"])})
+        >>> with fg.Agent.open(getfixture("tmp_path") / "shop.db", features=schema) as agent:
+        ...     _ = agent.absorb([{"colour": "red"}, {"colour": "blue"}] * 20, [1.0, 0.0] * 20)
+        ...     sorted(w.feature for w in agent.model().strongest(2))
+        ['arm.colour=blue', 'arm.colour=red']
+        """
+        return learned_model(self._client)
+
+    def explain(self, id: str) -> Explanation:  # noqa: A002
+        """Return why an arm was played: what each of its features adds, by the present model.
+
+        Parameters
+        ----------
+        id
+            The `id` of a decision that has not expired.
+
+        Returns
+        -------
+        Explanation
+            Of the arm played and, where arms were records, of the runner-up.
+
+        Raises
+        ------
+        UnknownDecision, DecisionExpired
+            There is no such decision any more.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> schema = fg.Features(arm={"colour": fg.Category(["red", "blue"])})
+        >>> with fg.Agent.open(getfixture("tmp_path") / "shop.db", features=schema) as agent:
+        ...     _ = agent.absorb([{"colour": "red"}, {"colour": "blue"}] * 20, [1.0, 0.0] * 20)
+        ...     decision = agent.choose([{"colour": "red"}])
+        ...     [each.feature for each in agent.explain(decision.id).played.contributions]
+        ['arm.colour=red', 'effect of the arm', 'constant']
+        """
+        return self._calls.explain(id)
+
+    def preview(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        ids: Sequence[str | int] | None = None,
+        *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
+    ) -> tuple[PreviewedArm, ...]:
+        """Return what `choose` would play, and how likely; nothing is written or learned.
+
+        Parameters
+        ----------
+        arms, ids, context, exclude
+            As for `choose`.
+
+        Returns
+        -------
+        tuple of PreviewedArm
+            One for each arm that is not excluded.
+
+        Raises
+        ------
+        InvalidInput
+            As `choose` does.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     _ = agent.absorb([[1.0, 0.0], [0.0, 1.0]] * 50, [1.0, 0.0] * 50)
+        ...     agent.preview([[1.0, 0.0], [0.0, 1.0]])[0].probability > 0.9
+        True
+        """
+        return self._calls.preview(arms, ids, context, exclude)
+
     # -- the federation ---------------------------------------------------------------------------
 
     def request_update(self) -> None:
@@ -526,12 +666,15 @@ class Agent:
         """The agent's status: connection, admission, model, samples, request."""
         self._client.check()
         session, client = self._session, self._client.protocol_client
+        agreement = self._client.agreement
         # Read before the model: without a request, the model covers it.
         requested_at = session.requested_at
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
             connected, session.admitted, session.refused, client.adopted, len(client.samples),
             requested_at, self._client.expired, session.answers.privacy(),
+            0 if self._client.encoder is None else self._client.encoder.ignored,
+            None if agreement.features is None else agreement.revision,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -574,12 +717,61 @@ def _roster(store: AgentStore, bundle: Bundle, follow: bool) -> bytes | None:
     return bundle.roster.content
 
 
+def _problem(problem: Problem | None, features: Features | None) -> Problem:
+    """Return the problem of an agent alone."""
+    if features is None:
+        if problem is None:
+            raise InvalidInput("problem", None, "a problem, or features, or a bundle")
+        return problem
+    if problem is None:
+        return features.problem()
+    if problem.dim != features.dim:
+        raise InvalidInput(("problem", "dim"), problem.dim, f"{features.dim}, as features have")
+    return dataclasses.replace(problem, blocks=features.blocks)
+
+
+def _numbered(store: AgentStore, agreement: Agreement, alone: bool) -> Agreement:
+    """Return the agreement with the schema to use: the newer one of the file's and this one."""
+    before = store.agreed
+    if before is None or agreement.features is None or store.features is None:
+        return agreement
+    revision = int(before["revision"])
+    if alone:  # its owner's word: another schema is the next one
+        same = before["features"] == agreement.features.digest
+        return dataclasses.replace(agreement, revision=revision + (not same))
+    return agreement if revision <= agreement.revision else _in_file(store, agreement)
+
+
+def _in_file(store: AgentStore, agreement: Agreement) -> Agreement:
+    """Return the agreement with the schema in the agent's file."""
+    assert store.features is not None
+    assert store.agreed is not None
+    features = Features.from_plain(store.features, source=str(store.path))
+    return agreement.with_features(features, int(store.agreed["revision"]))
+
+
+def _is_changed(store: AgentStore, agreement: Agreement) -> bool:
+    """Return whether the file has an older schema, and else the same agreement."""
+    before = store.agreed
+    if before is None or store.features is None:
+        return False
+    own = {name: value for name, value in before.items() if name not in ("federation", "client")}
+    return agreement.is_older(own)
+
+
 def _same(
-    agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
+    agreement: Agreement,
+    problem: Problem | None,
+    algorithm: Algorithm | None,
+    features: Features | None,
 ) -> None:
     """Raise `InvalidInput` for the first difference from the federation's agreement."""
-    used = algorithm or agreement.algorithm
-    given = dataclasses.replace(agreement, problem=problem, algorithm=used, feature_map=digest)
+    given = dataclasses.replace(
+        agreement,
+        problem=agreement.problem if problem is None else problem,
+        algorithm=algorithm or agreement.algorithm,
+        features=agreement.features if features is None else features,
+    )
     for found in agreement.compare(given.facts()):
         allowed = f"{found.agreed!r}, the federation's value"
         raise InvalidInput(found.name, found.given, allowed)

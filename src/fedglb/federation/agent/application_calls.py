@@ -15,17 +15,26 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instance, integer, shaped
+from fedglb.features.encode import Record
 from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
+from fedglb.federation.agent.inside import Explanation, PreviewedArm, explained, previewed
 from fedglb.federation.agent.log_reader import LogEnd
+from fedglb.federation.agent.records import (
+    Offer,
+    as_json,
+    encoded_rows,
+    is_records,
+    marks_of,
+)
 from fedglb.federation.agent.store import PendingDecision
-from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers
+from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers, as_bytes, as_floats
 from fedglb.federation.agreement import LEAP
 from fedglb.federation.errors import AlreadyObserved, DecisionExpired, UnknownDecision
 from fedglb.kernels.scoring import into_columns
@@ -61,33 +70,51 @@ class ApplicationCalls:
 
     def choose(
         self,
-        arms: ArrayLike,
+        arms: ArrayLike | Sequence[Record],
         ids: Sequence[str | int] | None = None,
         t: int | None = None,
         key: str | None = None,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
     ) -> Decision:
         """Choose an arm and write the decision to the file."""
+        eligible = _eligible(arms, ids, exclude)
+        if eligible is None:
+            return self._choose(arms, ids, t, key, context)
+        given: Any = arms
+        left, left_ids = [given[k] for k in eligible], [ids[k] for k in eligible] if ids else None
+        decision = self._choose(left, left_ids, t, key, context)
+        return replace(decision, arm=eligible[decision.arm])
+
+    def _choose(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        ids: Sequence[str | int] | None,
+        t: int | None,
+        key: str | None,
+        context: Record | None,
+    ) -> Decision:
         durable = self._durable
-        table = shaped("arms", arms, (None, durable.agreement.problem.dim))
-        columns = np.empty(table.shape[::-1])
-        if not into_columns(table, columns, _SURELY):
-            table = arms_in_unit_ball("arms", finite("arms", table))
-            columns = np.ascontiguousarray(table.T)
+        table, columns, offer = self._arms(arms, context)
         arm_ids = _checked_ids(ids, len(table))
         if t is not None:
             integer("t", t, at_most=min(durable.clock + LEAP, LAST_STEP))
         digest = "" if key is None else self._digest(key)
         with durable.locked():
             durable.ready()
-            if digest and (before := durable.store.keyed(digest)) is not None:
+            if offer is not None and offer.encoder is not durable.encoder:  # a new schema
+                table, columns, offer = self._arms(arms, context)
+            revision = durable.agreement.revision
+            if digest and (before := durable.store.keyed(digest, revision)) is not None:
                 return _same_request(key, before, table, arm_ids)
             client, now, index = durable.protocol_client, time.time(), durable.number + 1
             prefix = self._prefix + digest
             # A rule's t is the decision's number, not the shared clock, which any application or
             # agent can put far ahead.
-            names = client.names(columns, arm_ids)
+            names = client.names(_marks(columns, offer, arm_ids), arm_ids)
             chosen = client.decide(columns, index, names=names, logged=True)
-            pending = PendingDecision(prefix, now, t, chosen.row)
+            record = None if offer is None else offer.kept(chosen.arm, chosen.runner_up, arm_ids)
+            pending = PendingDecision(prefix, now, t, chosen.row, record, revision)
             decision = Decision(
                 id=f"{prefix}-{index}",
                 arm=chosen.arm,
@@ -102,7 +129,10 @@ class ApplicationCalls:
             offered = durable.rules.log == "offered"
             durable.stale = True
             try:
-                durable.store.add_decision(index, decision, pending, table, expired, offered)
+                records = as_json(offer.arms) if offer is not None and offered else None
+                durable.store.add_decision(
+                    index, decision, pending, table, expired, offered, records
+                )
             except sqlite3.Error as error:
                 durable.stale = not durable.store.unchanged(index, waits=False)
                 durable.oldest = -math.inf  # nothing has expired
@@ -117,6 +147,24 @@ class ApplicationCalls:
             durable.stale = False
         self._log_expired(len(expired))
         return decision
+
+    def _arms(
+        self, arms: ArrayLike | Sequence[Record], context: Record | None
+    ) -> tuple[FloatArray, FloatArray, Offer | None]:
+        """Return arms as rows and as columns, and the records that they were."""
+        durable = self._durable
+        offer = None
+        if is_records(arms, context):
+            offer = Offer.of(arms, context, durable.encoder)  # type: ignore[arg-type]
+            if not len(offer.table):
+                raise InvalidInput("arms", [], "at least one arm")
+            return offer.table, np.ascontiguousarray(offer.table.T), offer
+        table = shaped("arms", arms, (None, durable.agreement.problem.dim))  # type: ignore[arg-type]
+        columns = np.empty(table.shape[::-1])
+        if not into_columns(table, columns, _SURELY):
+            table = arms_in_unit_ball("arms", finite("arms", table))
+            columns = np.ascontiguousarray(table.T)
+        return table, columns, None
 
     def _digest(self, key: object) -> str:
         """Return a keyed digest of an idempotency key: it does not reveal the key."""
@@ -172,7 +220,10 @@ class ApplicationCalls:
                 durable.stale = False
                 self._log_expired(1)
                 raise self._refusal(id, prefix, index)
-            client = durable.protocol_client
+            client, row = durable.protocol_client, pending.row
+            if pending.revision != durable.agreement.revision:
+                assert pending.record is not None  # a change of the schema drops the others
+                row = as_floats(durable.renewed([pending.record], [as_bytes(row)])[0])
             step = pending.t or durable.clock + 1
             durable.stale = True
             try:
@@ -183,7 +234,7 @@ class ApplicationCalls:
             durable.waiting -= 1
             durable.numbers.append(durable.next_sequence, step)
             durable.next_sequence += 1
-            fires = client.observe_unchecked(pending.row, y, step)
+            fires = client.observe_unchecked(row, y, step)
             durable.stale = False
         return step if fires else 0
 
@@ -218,19 +269,24 @@ class ApplicationCalls:
         return UnknownDecision(f"decision {id} is not in this agent's file, or was forgotten")
 
     def absorb(
-        self, X: ArrayLike, y: ArrayLike, key: str | None, ids: Sequence[str | int] | None
+        self,
+        X: ArrayLike | Sequence[Record],
+        y: ArrayLike,
+        key: str | None,
+        ids: Sequence[str | int] | None,
+        contexts: Sequence[Record | None] | None = None,
     ) -> tuple[int, int]:
         """Learn from samples without decisions; return their number, and the step as `observe`.
 
         A copy learns all samples before any is written: either all are kept or none.
         """
         durable = self._durable
-        table, rewards = self._checked(X, y)
         if key is not None:
             instance("key", key, str, '"last year"')
-        n, arm_ids = len(table), _checked_ids(ids, len(table))
         with durable.long_calls(), durable.locked():
             durable.ready()
+            table, rewards, kept, marks = self._checked(X, y, contexts)
+            n, arm_ids = len(table), _checked_ids(ids, len(table))
             known = None if key is None else durable.store.absorbed(key)
             if known not in (None, n):
                 allowed = f"another key: {known} samples were absorbed under this one, not {n}"
@@ -238,7 +294,7 @@ class ApplicationCalls:
             if known is not None or n == 0:
                 return 0, 0
             client, clock, begin = durable.protocol_client, durable.clock, durable.next_sequence
-            first, learned = len(durable.numbers), client.rows(table, arm_ids)
+            first, learned = len(durable.numbers), client.rows(table, arm_ids, marks)
             samples = Samples.over(
                 np.concatenate([client.samples.X, learned]),
                 np.concatenate([client.samples.y, rewards]),
@@ -248,11 +304,13 @@ class ApplicationCalls:
             client.algorithm.local_update.replay(client.setting, state, samples, first)
             sums.add(samples)
             steps = [min(clock + k, LAST_STEP) + 1 for k in range(n)]
-            rows = zip(range(begin, begin + n), steps, learned, rewards.tolist(), strict=True)
+            numbers = range(begin, begin + n)
+            rows = zip(numbers, steps, learned, rewards.tolist(), kept, strict=True)
             durable.stale = True
             durable.store.absorb(
-                durable.number + 1, self._prefix, time.time(), client.adopted, rows, key
-            )
+                durable.number + 1, self._prefix, time.time(), client.adopted,
+                durable.agreement.revision, rows, key,
+            )  # fmt: skip
             client.samples, client.state, client.sums = samples, state, sums
             client.last_t = max(client.last_t, steps[-1])
             for k, step in enumerate(steps):
@@ -263,10 +321,20 @@ class ApplicationCalls:
             durable.stale = False
         return n, steps[-1] if fires else 0
 
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Check each sample as `observe` does."""
-        agreement = self._durable.agreement
-        table = arms_in_unit_ball("X", array("X", X, (None, agreement.problem.dim)))
+    def _checked(
+        self,
+        X: ArrayLike | Sequence[Record],
+        y: ArrayLike,
+        contexts: Sequence[Record | None] | None,
+    ) -> tuple[FloatArray, FloatArray, Sequence[bytes | None], FloatArray | None]:
+        """Check each sample as `observe` does; return arms, rewards, records, their marks."""
+        agreement, kept, marks = self._durable.agreement, None, None
+        if is_records(X, contexts):
+            given: Any = X
+            table, kept = encoded_rows(given, contexts, self._durable.encoder)
+            marks = marks_of(given)
+        else:
+            table = arms_in_unit_ball("X", array("X", X, (None, agreement.problem.dim)))  # type: ignore[arg-type]
         rewards = array("y", y, (len(table),))
         for k, reward in enumerate(rewards.tolist()):
             try:
@@ -274,7 +342,7 @@ class ApplicationCalls:
             except InvalidInput as error:
                 error.path = ("y", k)
                 raise
-        return table, rewards
+        return table, rewards, kept or [None] * len(table), marks
 
     # -- forget ----------------------------------------------------------------------------------
 
@@ -353,6 +421,39 @@ class ApplicationCalls:
             self._durable.ready()
             return self._durable.store.scrub()
 
+    # -- looking inside ---------------------------------------------------------------------------
+
+    def explain(self, id: str) -> Explanation:  # noqa: A002
+        """Return what the arms of a decision add up to."""
+        prefix, index = _parse(id)
+        found = explained(self._durable, id, index, prefix)
+        if found is None:
+            raise self._refusal(id, prefix, index)
+        return found
+
+    def preview(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        ids: Sequence[str | int] | None,
+        context: Record | None,
+        exclude: Sequence[str | int],
+    ) -> tuple[PreviewedArm, ...]:
+        """Return what would be played; nothing is written."""
+        eligible = _eligible(arms, ids, exclude)
+        given: Any = arms
+        if eligible is not None:
+            given = [given[k] for k in eligible]
+            ids = None if ids is None else [ids[k] for k in eligible]
+        with self._durable.locked():
+            self._durable.ready()
+            table, columns, offer = self._arms(given, context)
+            arm_ids = _checked_ids(ids, len(table))
+            client = self._durable.protocol_client
+            marks = _marks(columns, offer, arm_ids)
+            names = client.names(marks, arm_ids) if arm_ids else client.known_names(marks)
+            where = range(len(table)) if eligible is None else eligible
+            return previewed(self._durable, columns, names, where, arm_ids)
+
     # -- copies ----------------------------------------------------------------------------------
 
     def export_batches(self, rows: int) -> Iterator[pl.DataFrame]:
@@ -362,7 +463,9 @@ class ApplicationCalls:
         with durable.locked():
             durable.ready()
             end = LogEnd(durable.number, durable.next_sequence - 1)
-            return durable.store.log(end, durable.agreement.problem.dim).batches(rows)
+            agreement = durable.agreement
+            found = durable.store.log(end, agreement.problem.dim, agreement.revision)
+            return found.batches(rows)
 
     def backup(self, path: Path) -> None:
         """Write a copy of the file; other calls go on, except `forget`."""
@@ -415,6 +518,26 @@ def _checked_ids(ids: Sequence[str | int] | None, count: int) -> list[str | int]
     if len(given) != count or not all(_is_id(i) for i in given):
         raise InvalidInput("ids", given, f"one string or whole number for each of {count} arms")
     return given
+
+
+def _marks(columns: FloatArray, offer: Offer | None, ids: Sequence[str | int] | None) -> FloatArray:
+    """Return the numbers by which arms without ids are told apart."""
+    return columns if offer is None or ids is not None else offer.marks()
+
+
+def _eligible(arms: Any, ids: Any, exclude: Any) -> list[int] | None:
+    """Return the indices of the arms that may be played; None: all of them."""
+    if not isinstance(exclude, list | tuple | set | frozenset):
+        raise InvalidInput("exclude", exclude, "a list of ids")
+    if not exclude:
+        return None
+    if ids is None or len(ids) != len(arms):
+        raise InvalidInput("exclude", exclude, "none without an id for each arm")
+    excluded = set(exclude)
+    left = [k for k, each in enumerate(ids) if each not in excluded]
+    if not left:
+        raise InvalidInput("exclude", exclude, "at least one arm that is not excluded")
+    return left
 
 
 def _is_id(value: object) -> bool:

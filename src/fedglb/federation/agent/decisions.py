@@ -13,6 +13,8 @@ from fedglb.parts.choice import EpsilonGreedy
 KeptArms = Literal["chosen", "offered"]
 #: What `choose` does if the decision cannot be written.
 OnFullDisk = Literal["raise", "choose"]
+#: What a change of the schema does if samples have no records: the agent refuses it, or drops them.
+WithoutRecords = Literal["refuse", "drop"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class DecisionRules:
     max_pending: int = 10_000_000
     log: KeptArms = "chosen"
     on_full_disk: OnFullDisk = "raise"
+    without_records: WithoutRecords = "refuse"
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 <= number("explore", self.explore) <= 1.0:
@@ -35,6 +39,7 @@ class DecisionRules:
         integer("max_pending", self.max_pending)
         one_of("log", self.log, get_args(KeptArms))
         one_of("on_full_disk", self.on_full_disk, get_args(OnFullDisk))
+        one_of("without_records", self.without_records, get_args(WithoutRecords))
 
     def applied_to(self, algorithm: Algorithm) -> Algorithm:
         """Return the algorithm with `EpsilonGreedy` around its choice, if the agent explores.

@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 import os
 import threading
+from collections.abc import Sequence
 
+from fedglb.features import Encoder
 from fedglb.federation.agent.decisions import DecisionRules
+from fedglb.federation.agent.records import reencoded
 from fedglb.federation.agent.releases import Releases
 from fedglb.federation.agent.store import AgentStore
-from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers
+from fedglb.federation.agent.update_store import STORED, AdoptedModel, SampleNumbers, as_bytes
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.errors import Unavailable
 from fedglb.privacy import PreparedNoise
@@ -42,9 +45,23 @@ class DurableClient:
         # neither repeated nor lost.
         self.seed = int.from_bytes(store.seed[:8], "little")
         self._algorithm = rules.applied_to(agreement.algorithm)
+        self.encoder = self.encoder_of(agreement)
         self.noise = PreparedNoise()
         self.number = 0  # of the newest decision
         self._read()
+
+    def encoder_of(self, agreement: Agreement) -> Encoder | None:
+        """Return the encoder of an agreement's schema; None: arms are vectors."""
+        return (
+            None if agreement.features is None else Encoder(agreement.features, self.rules.strict)
+        )
+
+    def renewed(self, records: Sequence[bytes], rows: Sequence[bytes]) -> list[bytes]:
+        """Return rows of an older schema under the present one; an arm's name stays."""
+        assert self.encoder is not None
+        named = (self.agreement.setting.width - self.agreement.problem.dim) * STORED.itemsize
+        X = reencoded(self.encoder, records)
+        return [as_bytes(x) + row[len(row) - named :] for x, row in zip(X, rows, strict=True)]
 
     def _read(self) -> None:
         """Read the state from the file: exactly the state before a crash."""
@@ -55,7 +72,9 @@ class DurableClient:
         self.number = max(self.number, store.last_number())
         self.snapshots = store.updates.snapshots()
         self.releases = Releases(store.updates.releases(), self.agreement.setting)
-        samples, numbers = store.samples(self.agreement.setting.width)
+        samples, numbers = store.samples(
+            self.agreement.setting.width, self.agreement.revision, self.renewed
+        )
         model = store.updates.adopted_model()
         used = [s.last_sequence for s in self.snapshots.values()]
         used += [r.last_sequence for r in self.releases.stored.values()]
@@ -65,11 +84,15 @@ class DurableClient:
         self.stale = False  # whether the file may be ahead of memory
 
     def learned(
-        self, samples: Samples, numbers: SampleNumbers, model: AdoptedModel | None
+        self,
+        samples: Samples,
+        numbers: SampleNumbers,
+        model: AdoptedModel | None,
+        agreement: Agreement | None = None,
     ) -> Client:
         """Return a protocol client with these samples and the last model."""
         return Client.from_samples(
-            self.name, self._algorithm, self.agreement.setting, samples,
+            self.name, self._algorithm, (agreement or self.agreement).setting, samples,
             base=None if model is None else model.base,
             adopted=0 if model is None else model.update,
             covered=0 if model is None else numbers.up_to(model.last_sequence),

@@ -44,20 +44,21 @@ _PIECE = 1000  # rows per read: a few milliseconds, so the WAL can be emptied in
 # An export leaves out rewards that came after its start, and forgotten ones.
 _ROWS = """
 SELECT number, prefix || '-' || number, made, decisions.arms, arm, CAST(arm_id AS TEXT),
-    substr(x, 1, :features), score, width, propensity, model,
+    iif(revision = :revision, substr(x, 1, :features), NULL), score, width, propensity, model,
     iif(sequence <= :sequence, reward, NULL), iif(sequence <= :sequence, rewarded, NULL),
-    propensity_error, ifnull(sequence <= :sequence, 0), offers.arms
+    propensity_error, ifnull(sequence <= :sequence, 0),
+    iif(revision = :revision, offers.arms, NULL), x IS NULL, CAST(record AS TEXT)
 FROM decisions LEFT JOIN offers USING (number)
 WHERE number > :after AND number <= :number ORDER BY number LIMIT :rows
 """
 _SELECTED = (
     "number", "id", "made", "arms", "arm", "arm_id", "x", "score", "width", "propensity", "model",
-    "reward", "rewarded", "propensity_error", "observed", "offered",
+    "reward", "rewarded", "propensity_error", "observed", "offered", "expired", "record",
 )  # fmt: skip
 #: The columns of the table, in order.
 COLUMNS = (
     "id", "made", "arms", "arm", "arm_id", "x", "score", "width", "propensity", "model", "reward",
-    "rewarded", "outcome", "propensity_error", "offered",
+    "rewarded", "outcome", "propensity_error", "offered", "record",
 )  # fmt: skip
 
 
@@ -72,8 +73,8 @@ class LogEnd:
 class LogReader:
     """Reads the log of an agent's file, which this process has open, up to `end`."""
 
-    def __init__(self, path: Path, end: LogEnd, dim: int) -> None:
-        self._path, self._end, self._dim = path, end, dim
+    def __init__(self, path: Path, end: LogEnd, dim: int, revision: int) -> None:
+        self._path, self._end, self._dim, self._revision = path, end, dim, revision
         self._stop: list[Callable[[], object]] = []  # actions that end the reading
         self._lock, self._open, self._process = threading.Lock(), True, os.getpid()
 
@@ -108,7 +109,7 @@ class LogReader:
             self._check()
             db = reader(self._path)
             self._stop.append(lambda: close(db))
-        found = frames(db, self._end, self._dim, rows)
+        found = frames(db, self._end, self._dim, self._revision, rows)
         while True:
             with self._lock:  # keeps it open meanwhile
                 self._check()
@@ -120,7 +121,8 @@ class LogReader:
     # -- a long one ------------------------------------------------------------------------------
 
     def _in_a_process(self, rows: int) -> Iterator[pl.DataFrame]:
-        given = (self._path, self._end.number, self._end.sequence, self._dim, rows)
+        end = self._end.number, self._end.sequence
+        given = (self._path, *end, self._dim, self._revision, rows)
         command = [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), *map(str, given)]
         with self._lock:
             self._check()
@@ -175,14 +177,15 @@ def _exactly(process: subprocess.Popen[bytes], length: int) -> bytes:
     return found
 
 
-def send(path: str, number: str, sequence: str, dim: str, rows: str) -> None:
+def send(path: str, number: str, sequence: str, dim: str, revision: str, rows: str) -> None:
     """In another process: write the log to standard output, one table after the other."""
     with suppress(OSError, AttributeError):
         os.nice(_NICE)
     out = sys.stdout.buffer
     db = reader(path)
     with suppress(BrokenPipeError):  # the reader has stopped
-        for table in frames(db, LogEnd(int(number), int(sequence)), int(dim), int(rows)):
+        end = LogEnd(int(number), int(sequence))
+        for table in frames(db, end, int(dim), int(revision), int(rows)):
             content = io.BytesIO()
             table.write_ipc(content)
             out.write(_LENGTH.pack(len(content.getbuffer())))
@@ -196,8 +199,12 @@ def send(path: str, number: str, sequence: str, dim: str, rows: str) -> None:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def frames(db: sqlite3.Connection, end: LogEnd, dim: int, rows: int) -> Iterator[pl.DataFrame]:
+def frames(
+    db: sqlite3.Connection, end: LogEnd, dim: int, revision: int, rows: int
+) -> Iterator[pl.DataFrame]:
     """Yield the log in tables of `rows` rows, the last one of fewer; at least one table.
+
+    Arms of an older revision of the schema, which are not encoded again yet, are null.
 
     Every piece is a short transaction, so that meanwhile the file can be written, scrubbed of
     forgotten samples, and closed.
@@ -207,7 +214,7 @@ def frames(db: sqlite3.Connection, end: LogEnd, dim: int, rows: int) -> Iterator
     pieces, count, after = [frame([], dim)], 0, 0
     while True:
         given = {"after": after, "rows": min(_PIECE, rows - count)}
-        given["features"] = dim * STORED.itemsize  # without the arm's name
+        given |= {"features": dim * STORED.itemsize, "revision": revision}  # without its name
         found = db.execute(
             _ROWS, {**given, "number": end.number, "sequence": end.sequence}
         ).fetchall()
@@ -228,8 +235,8 @@ def frame(rows: Sequence[tuple[Any, ...]], dim: int) -> pl.DataFrame:
     columns = list(zip(*rows, strict=True)) or [()] * len(_SELECTED)
     given = dict(zip(_SELECTED, columns, strict=True))
     types: dict[type[pl.DataType], tuple[str, ...]] = {
-        pl.String: ("id", "arm_id"),
-        pl.Int64: ("arms", "arm", "model", "observed"),
+        pl.String: ("id", "arm_id", "record"),
+        pl.Int64: ("arms", "arm", "model", "observed", "expired"),
         pl.Float64: (
             "made", "score", "width", "propensity", "reward", "rewarded", "propensity_error",
         ),
@@ -250,7 +257,7 @@ def frame(rows: Sequence[tuple[Any, ...]], dim: int) -> pl.DataFrame:
         ),
         outcome=pl.when(absorbed).then(pl.lit("absorbed"))
         .when(pl.col("observed") > 0).then(pl.lit("observed"))
-        .when(pl.col("x").is_null()).then(pl.lit("expired"))
+        .when(pl.col("expired") > 0).then(pl.lit("expired"))
         .otherwise(pl.lit("pending")),
     ).select(COLUMNS)  # fmt: skip
 

@@ -81,6 +81,10 @@ class AgentStatus:
         Number of decisions that have expired without a reward.
     privacy
         The privacy budget spent; None without a budget.
+    ignored
+        Number of fields in records, since the start, that the schema does not have.
+    revision
+        The number of the schema of records; None without a schema.
     """
 
     connected: bool
@@ -91,6 +95,8 @@ class AgentStatus:
     requested_at: int
     expired: int = 0
     privacy: PrivacySpent | None = None
+    ignored: int = 0
+    revision: int | None = None
 
 
 class RewardTotals:

@@ -7,14 +7,15 @@ model with the later samples replayed on top.
 
 from __future__ import annotations
 
+import json
 import secrets
 import sqlite3
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -51,11 +52,13 @@ Outcome = Literal["observed", "pending", "expired", "absorbed", "unknown"]
 
 # Tables, columns and the names of facts are stored: changing one requires a new version, and then
 # `connect` refuses files of another version.
-_VERSION = 2
+_VERSION = 3
 # decisions: x has the arm's features and, where arms have effects, its name. A propensity and its
 # error are NULL where they are not a number. A row with no arms was absorbed. Decisions with an
 # idempotency key have a digest of it behind the first eight letters of their prefix. `room` is for
 # the reward: a row that grows would split its page, where SQLite leaves copies that outlive it.
+# `record` has the records of the decision as JSON: context, arm, runner-up. x is encoded by the
+# schema of number `revision`: rows of an older one are encoded again from their record.
 # releases: what was released in one-pass updates. A batch has the samples after `first_sequence` up
 # to `last_sequence`, taken at `theta`; `numbers` is what was sent, as long as it may be requested
 # again. Arrays are NULL where nothing needs them any more.
@@ -67,12 +70,13 @@ CREATE TABLE decisions(
     number INTEGER PRIMARY KEY, prefix TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
     arms INTEGER NOT NULL, arm INTEGER NOT NULL, arm_id, x BLOB, score REAL NOT NULL,
     width REAL NOT NULL, propensity REAL, model INTEGER NOT NULL,
-    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL, room BLOB);
+    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL, room BLOB,
+    revision INTEGER NOT NULL, record BLOB);
 CREATE TABLE snapshots(
     number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
 CREATE TABLE adopted_model(
     one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB);
-CREATE TABLE offers(number INTEGER PRIMARY KEY, arms BLOB NOT NULL);
+CREATE TABLE offers(number INTEGER PRIMARY KEY, arms BLOB NOT NULL, records BLOB);
 CREATE TABLE absorbed(
     key TEXT PRIMARY KEY, samples INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
 CREATE UNIQUE INDEX samples ON decisions(sequence) WHERE sequence IS NOT NULL;
@@ -88,9 +92,11 @@ CREATE TABLE secure_sum(
 """
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
 _ROSTER = "roster"  # the accepted one, as in its file
+_FEATURES = "features"  # the schema of records, as JSON
 _LAST_FORGOTTEN = "last_number"  # the highest number of a decision when some were forgotten
 _EXPIRED = "expired"  # number of expired decisions
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
+_BARE = "FROM decisions WHERE x IS NOT NULL AND record IS NULL"
 _AT_ONCE = 10_000  # rows
 
 
@@ -102,6 +108,34 @@ class PendingDecision:
     made: float
     t: int | None
     row: FloatArray  # the arm's features and, where arms have effects, its name
+    record: bytes | None = None  # context, arm and runner-up as JSON, if they are records
+    revision: int = 1  # of the schema
+
+
+@dataclass(frozen=True)
+class StoredSample:
+    """A sample with its record."""
+
+    sequence: int
+    step: int
+    x: bytes
+    reward: float
+    record: bytes
+
+
+@dataclass(frozen=True)
+class OutdatedRow:
+    """A decision whose row is encoded by an older schema."""
+
+    number: int
+    record: bytes
+    x: bytes
+    offered: bytes | None  # the records of all arms, if they are kept
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """The record of its context."""
+        return json.loads(self.record)["context"]  # type: ignore[no-any-return]
 
 
 class AgentStore:
@@ -124,10 +158,21 @@ class AgentStore:
         known = fact(self._db, _AGREEMENT)
         return None if known is None else msgspec.json.decode(known, type=dict[str, str])
 
-    def agree(self, facts: Mapping[str, str], roster: bytes | None = None) -> None:
+    @property
+    def features(self) -> dict[str, Any] | None:
+        """The schema of records in the file, as the tables of its own file."""
+        known = fact(self._db, _FEATURES)
+        return None if known is None else msgspec.json.decode(known, type=dict[str, Any])
+
+    def agree(
+        self,
+        facts: Mapping[str, str],
+        roster: bytes | None = None,
+        features: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write the agreement to a new file; raise for facts that differ from an old one's.
 
-        `roster` is the content of the roster's file, with secure sums.
+        `roster` is the content of the roster's file, with secure sums; `features` the schema.
         """
         before = self.agreed
         if before is None:
@@ -138,6 +183,8 @@ class AgentStore:
             }
             if roster is not None:
                 new[_ROSTER] = roster
+            if features is not None:
+                new[_FEATURES] = json.dumps(features).encode()
             with transaction(self._db):
                 self._db.executemany("INSERT INTO facts VALUES (?, ?)", new.items())
             return
@@ -175,6 +222,59 @@ class AgentStore:
             set_fact(self._db, _ROSTER, roster)
             self.updates.withdraw(None, None)
 
+    def change_schema(
+        self, facts: Mapping[str, str], features: Mapping[str, Any], after: int, drop: bool
+    ) -> None:
+        """Replace the schema: the model and the snapshots of the old one are gone.
+
+        Models up to update `after` are of the old schema. `drop`: decisions without a record go.
+        The rows themselves are encoded again one by one (`outdated`, `renew`).
+        """
+        with transaction(self._db):
+            set_fact(self._db, _AGREEMENT, msgspec.json.encode(dict(facts)))
+            set_fact(self._db, _FEATURES, json.dumps(features).encode())
+            self._db.execute("DELETE FROM snapshots")
+            self._db.execute("REPLACE INTO adopted_model VALUES (1, ?, 0, NULL)", (after,))
+            if drop:
+                set_fact(self._db, _LAST_FORGOTTEN, self.last_number())
+                self._db.execute(f"DELETE FROM offers WHERE number IN (SELECT number {_BARE})")
+                self._db.execute(f"DELETE {_BARE}")
+
+    def without_records(self) -> int:
+        """Return how many samples and waiting decisions have no record."""
+        return int(self._db.execute(f"SELECT count(*) {_BARE}").fetchone()[0])
+
+    def outdated(self, revision: int, most: int) -> list[OutdatedRow]:
+        """Return rows that are encoded by an older schema."""
+        found = self._db.execute(
+            "SELECT number, record, x, records FROM decisions LEFT JOIN offers USING (number) "
+            "WHERE revision <> ? AND x IS NOT NULL ORDER BY number LIMIT ?",
+            (revision, most),
+        )
+        return [OutdatedRow(*row) for row in found]
+
+    def renew(self, revision: int, rows: Sequence[tuple[int, bytes, bytes | None]]) -> None:
+        """Write rows (number, row, offered arms) that were encoded again."""
+        with transaction(self._db):
+            for number, x, offered in rows:
+                self._db.execute(
+                    "UPDATE decisions SET x = ?, revision = ? WHERE number = ?",
+                    (x, revision, number),
+                )
+                if offered is not None:
+                    self._db.execute(
+                        "UPDATE offers SET arms = ? WHERE number = ?", (offered, number)
+                    )
+
+    def recorded_samples(self, after: int, most: int) -> list[StoredSample]:
+        """Return the samples with records after a sequence number, at most so many (-1: all)."""
+        found = self._db.execute(
+            "SELECT sequence, step, x, reward, record FROM decisions "
+            "WHERE sequence > ? AND record IS NOT NULL ORDER BY sequence LIMIT ?",
+            (after, most),
+        )
+        return [StoredSample(*row) for row in found]
+
     @property
     def instance(self) -> str:
         """The file's own identity."""
@@ -195,13 +295,14 @@ class AgentStore:
         arms: FloatArray,
         expired: Sequence[int],
         offered: bool,
+        records: bytes | None = None,
     ) -> None:
-        """Write a decision (with all arms, if `offered`) and expire others."""
+        """Write a decision (with all arms and their records, if `offered`) and expire others."""
         row = (
             number, pending.prefix, pending.made, pending.t, len(arms), decision.arm,
             decision.arm_id, as_bytes(pending.row),
             decision.score, decision.width, decision.propensity, decision.model,
-            decision.propensity_error,
+            decision.propensity_error, pending.revision, pending.record,
         )  # fmt: skip
         if not expired and not offered:
             self._db.execute(_INSERT, row)
@@ -210,7 +311,8 @@ class AgentStore:
             self._expire(expired)
             self._db.execute(_INSERT, row)
             if offered:
-                self._db.execute("INSERT INTO offers VALUES (?, ?)", (number, as_bytes(arms)))
+                every = (number, as_bytes(arms), records)
+                self._db.execute("INSERT INTO offers VALUES (?, ?, ?)", every)
 
     def expire(self, numbers: Sequence[int]) -> None:
         """Mark these decisions as expired."""
@@ -221,7 +323,7 @@ class AgentStore:
         if not numbers:
             return
         every = [(number,) for number in numbers]
-        self._db.executemany("UPDATE decisions SET x = NULL WHERE number = ?", every)
+        self._db.executemany("UPDATE decisions SET x = NULL, record = NULL WHERE number = ?", every)
         self._db.executemany("DELETE FROM offers WHERE number = ?", every)
         set_fact(self._db, _EXPIRED, self.expired() + len(every))
 
@@ -248,16 +350,29 @@ class AgentStore:
         prefix: str,
         now: float,
         model: int,
-        rows: Iterable[tuple[int, int, FloatArray, float]],
+        revision: int,
+        rows: Iterable[tuple[int, int, FloatArray, float, bytes | None]],
         key: str | None,
     ) -> None:
-        """Write samples without decisions: sequence number, step, row and reward of each."""
+        """Write samples without decisions: sequence number, step, row, reward, record of each."""
         with self._surviving(), transaction(self._db):
             count = self._db.executemany(
                 _INSERT_SAMPLE,
                 (
-                    (first + k, prefix, now, as_bytes(x), model, sequence, step, y, now)
-                    for k, (sequence, step, x, y) in enumerate(rows)
+                    (
+                        first + k,
+                        prefix,
+                        now,
+                        as_bytes(x),
+                        model,
+                        sequence,
+                        step,
+                        y,
+                        now,
+                        revision,
+                        r,
+                    )
+                    for k, (sequence, step, x, y, r) in enumerate(rows)
                 ),
             ).rowcount
             if key is not None:
@@ -288,16 +403,16 @@ class AgentStore:
         ).fetchone()
         return None if row is None else row[0]
 
-    def keyed(self, digest: str) -> tuple[Decision, int, FloatArray | None] | None:
+    def keyed(self, digest: str, revision: int) -> tuple[Decision, int, FloatArray | None] | None:
         """Return the decision made with a key, the number of its arms, and its row.
 
-        The row is None if the decision has expired.
+        The row is None if the decision has expired, or is of another revision of the schema.
         """
         row = self._db.execute(
             "SELECT prefix || '-' || number, arm, arm_id, score, width, propensity, model, "
-            "propensity_error, arms, x FROM decisions "
+            "propensity_error, arms, iif(revision = ?, x, NULL) FROM decisions "
             "WHERE substr(prefix, 9) = ? AND length(prefix) > 8",
-            (digest,),
+            (revision, digest),
         ).fetchone()
         if row is None:
             return None
@@ -355,16 +470,30 @@ class AgentStore:
 
     # -- reading all of it --------------------------------------------------------------------
 
-    def samples(self, width: int) -> tuple[Samples, SampleNumbers]:
-        """Return the samples, rows of `width` numbers, in order, and their numbers."""
+    def samples(
+        self,
+        width: int,
+        revision: int,
+        renew: Callable[[Sequence[bytes], Sequence[bytes]], list[bytes]],
+    ) -> tuple[Samples, SampleNumbers]:
+        """Return the samples, rows of `width` numbers, in order, and their numbers.
+
+        `renew` encodes rows of an older revision again, from their records and their old bytes.
+        """
         sequenced = "FROM decisions WHERE sequence IS NOT NULL"
         n = self._db.execute(f"SELECT count(*) {sequenced}").fetchone()[0]
         X, y = np.empty((n, width)), np.empty(n)
         numbers = np.empty((2, n), dtype=np.int64)
-        rows = self._db.execute(f"SELECT sequence, step, x, reward {sequenced} ORDER BY sequence")
+        rows = self._db.execute(
+            f"SELECT sequence, step, x, reward, revision, record {sequenced} ORDER BY sequence"
+        )
         first = 0
         while found := rows.fetchmany(_AT_ONCE):
-            sequence, step, x, reward = zip(*found, strict=True)
+            sequence, step, x, reward, revisions, record = map(list, zip(*found, strict=True))
+            old = [k for k, each in enumerate(revisions) if each != revision]
+            new = renew([record[k] for k in old], [x[k] for k in old]) if old else []
+            for k, row in zip(old, new, strict=True):
+                x[k] = row
             place = slice(first, first + len(found))
             X[place] = np.frombuffer(b"".join(x), STORED).reshape(-1, width)
             numbers[0, place], numbers[1, place], y[place] = sequence, step, reward
@@ -380,12 +509,23 @@ class AgentStore:
     def waiting(self, number: int, prefix: str) -> PendingDecision | None:
         """Return a decision that waits for its reward; None: no such decision waits."""
         row = self._db.execute(
-            f"SELECT made, t, x FROM decisions WHERE number = ? AND prefix = ? AND {_WAITS}",
+            "SELECT made, t, x, record, revision FROM decisions "
+            f"WHERE number = ? AND prefix = ? AND {_WAITS}",
             (number, prefix),
         ).fetchone()
         if row is None:
             return None
-        return PendingDecision(prefix, row[0], row[1], as_floats(row[2]))
+        return PendingDecision(prefix, row[0], row[1], as_floats(row[2]), row[3], row[4])
+
+    def decided(
+        self, number: int, prefix: str
+    ) -> tuple[str | int | None, bytes, bytes | None, int] | None:
+        """Return a decision's arm id, row, record and revision; None: not here, or expired."""
+        return self._db.execute(  # type: ignore[no-any-return]
+            "SELECT arm_id, x, record, revision FROM decisions "
+            "WHERE number = ? AND prefix = ? AND x IS NOT NULL",
+            (number, prefix),
+        ).fetchone()
 
     def count_waiting(self) -> int:
         """Return how many decisions wait for their reward."""
@@ -413,9 +553,9 @@ class AgentStore:
             "WHERE sequence IS NOT NULL AND arms > 0 ORDER BY number"
         ).fetchall()
 
-    def log(self, end: LogEnd, dim: int) -> LogReader:
+    def log(self, end: LogEnd, dim: int, revision: int) -> LogReader:
         """Return a reader of the log up to `end`; `close` ends it."""
-        found = LogReader(self._file, end, dim)
+        found = LogReader(self._file, end, dim, revision)
         self._readers.add(found)
         return found
 
@@ -432,14 +572,16 @@ class AgentStore:
 
 _INSERT = (
     "INSERT INTO decisions(number, prefix, made, t, arms, arm, arm_id, x, score, width, "
-    "propensity, model, propensity_error, room) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(32))"
+    "propensity, model, propensity_error, revision, record, room) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(32))"
 )
 _BLANK = (
-    "UPDATE decisions SET x = zeroblob(length(x)), arm_id = iif(typeof(arm_id) = 'text', "
+    "UPDATE decisions SET x = zeroblob(length(x)), record = zeroblob(length(record)), "
+    "arm_id = iif(typeof(arm_id) = 'text', "
     "zeroblob(length(CAST(arm_id AS BLOB))), arm_id) WHERE number = ?"
 )
 _INSERT_SAMPLE = (
     "INSERT INTO decisions(number, prefix, made, arms, arm, x, score, width, model, sequence, "
-    "step, reward, rewarded) VALUES (?, ?, ?, 0, -1, ?, 0, 0, ?, ?, ?, ?, ?)"
+    "step, reward, rewarded, revision, record) "
+    "VALUES (?, ?, ?, 0, -1, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)"
 )

@@ -41,18 +41,19 @@ class AdoptedModel:
     """The last shared model that the agent adopted.
 
     It covers the samples up to the sequence number `last_sequence`; `base` is the client's state
-    with the model and without own samples. `digest` is the model's, with secure sums.
+    with the model and without own samples, None after a change of the schema: models up to that
+    update are of another one. `digest` is the model's, with secure sums.
     """
 
     update: int
     last_sequence: int
-    base: Arrays
+    base: Arrays | None
     digest: bytes = b""
 
     @cached_property
-    def packed(self) -> bytes:
+    def packed(self) -> bytes | None:
         """The base as bytes."""
-        return pack(self.base)
+        return None if self.base is None else pack(self.base)
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,9 @@ class UpdateStore:
     def adopted_model(self) -> AdoptedModel | None:
         """Return the last shared model, None before the first."""
         row = self.db.execute("SELECT number, last_sequence, base FROM adopted_model").fetchone()
-        return None if row is None else AdoptedModel(row[0], row[1], unpack(row[2]))
+        if row is None:
+            return None
+        return AdoptedModel(row[0], row[1], None if row[2] is None else unpack(row[2]))
 
 
 def as_bytes(numbers: FloatArray) -> bytes:

@@ -1,0 +1,90 @@
+"""Records in an agent: what a decision keeps of them, and their arms under the present schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedglb.errors import InvalidInput
+from fedglb.features import Encoder
+from fedglb.features.encode import Record, stable_hash
+from fedglb.typing import FloatArray
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The records of a decision, and the arms that they became."""
+
+    arms: Sequence[Record]
+    context: Record | None
+    encoder: Encoder  # of the schema by which they became `table`
+    table: FloatArray
+
+    @classmethod
+    def of(cls, arms: Sequence[Record], context: Record | None, encoder: Encoder | None) -> Offer:
+        """Encode records; raise `InvalidInput` if they are invalid, or there is no schema."""
+        if encoder is None:
+            raise InvalidInput("arms", "records", "vectors: the agent was opened without features")
+        return cls(arms, context, encoder, encoder.encode(arms, context))
+
+    def kept(self, arm: int, runner_up: int | None, ids: Sequence[str | int] | None) -> bytes:
+        """Return what a decision keeps: the context, the arm played, and the next best one."""
+        found: dict[str, Any] = {"context": self.context or {}, "arm": self.arms[arm]}
+        if runner_up is not None:
+            found["runner_up"] = self.arms[runner_up]
+            if ids is not None:
+                found["runner_up_id"] = ids[runner_up]
+        return as_json(found)
+
+    def marks(self) -> FloatArray:
+        """Return numbers by which arms without ids recur: equal for equal records; shape (2, K)."""
+        return marks_of(self.arms)
+
+
+def is_records(arms: object, context: object = None) -> bool:
+    """Return whether arms are records: they have a context, or the first is an object."""
+    if context is not None:
+        return True
+    return isinstance(arms, list | tuple) and bool(arms) and isinstance(arms[0], Mapping)
+
+
+def marks_of(records: Sequence[Record]) -> FloatArray:
+    """Return two numbers for each record, equal for equal records; shape (2, n)."""
+    hashed = [stable_hash(as_json(record).decode()) for record in records]
+    return np.array([[h >> 32 for h in hashed], [h % 2**32 for h in hashed]], dtype=float)
+
+
+def encoded_rows(
+    arms: Sequence[Record], contexts: Sequence[Record | None] | None, encoder: Encoder | None
+) -> tuple[FloatArray, list[bytes]]:
+    """Return the arms of past decisions, and what each of them keeps."""
+    if encoder is None:
+        raise InvalidInput("X", "records", "vectors: the agent was opened without features")
+    given = [None] * len(arms) if contexts is None else contexts
+    X = encoder.encode_rows(arms, given)
+    return X, [as_json({"context": c or {}, "arm": a}) for a, c in zip(arms, given, strict=True)]
+
+
+def as_json(record: Mapping[str, Any] | Sequence[Record]) -> bytes:
+    """Return records as JSON, with fields in order of their names."""
+    try:
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("record", type(record).__name__, f"JSON ({error})") from None
+    return text.encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def reencoded(encoder: Encoder, kept: Sequence[bytes]) -> FloatArray:
+    """Return the arms of what decisions kept, shape (n, d)."""
+    found = [json.loads(each) for each in kept]
+    return encoder.encode_rows([f["arm"] for f in found], [f["context"] for f in found])

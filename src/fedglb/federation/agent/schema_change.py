@@ -1,0 +1,117 @@
+"""An agent's change to another schema: its samples are encoded again from their records.
+
+The application goes on with the old schema until all samples are encoded; then file and memory
+change in one short moment. Rows in the file follow one by one: each says by which schema it is
+encoded, so a kill at any moment leaves a file that opens under the new schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedglb.errors import InvalidInput
+from fedglb.features import Encoder
+from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.records import reencoded
+from fedglb.federation.agent.store import StoredSample
+from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers, as_bytes, as_floats
+from fedglb.federation.agreement import Agreement
+from fedglb.samples import Samples
+from fedglb.typing import FloatArray
+
+_AT_ONCE = 500  # rows: the application waits for some milliseconds
+
+
+def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> None:
+    """Encode all samples by the schema of another agreement, and use it from now on.
+
+    Models up to update `after` are of the old schema. Raises `InvalidInput`, and changes nothing,
+    if the algorithm sends each sample once, or samples without a record may not be dropped.
+    """
+    if durable.one_pass:
+        allowed = "the schema as it is: with privacy each sample is released once"
+        raise InvalidInput("features", f"revision {agreement.revision}", allowed)
+    encoder = durable.encoder_of(agreement)
+    assert encoder is not None
+    assert agreement.features is not None
+    drop = durable.rules.without_records == "drop"
+    named = agreement.setting.width - agreement.problem.dim  # numbers behind an arm's features
+    with durable.long_calls():  # nothing is forgotten or absorbed meanwhile
+        rows, found = [np.empty((0, agreement.setting.width))], [_next(durable, 0, _AT_ONCE, drop)]
+        while found[-1]:
+            rows.append(_encoded(encoder, found[-1], named))
+            found.append(_next(durable, found[-1][-1].sequence, _AT_ONCE, drop))
+        samples = [sample for part in found for sample in part]
+        y, n = np.array([sample.reward for sample in samples]), len(samples)
+        numbers = np.array([(s.sequence, s.step) for s in samples], dtype=np.int64).reshape(-1, 2)
+        model = AdoptedModel(max(after, durable.adopted), 0, None)
+        left = SampleNumbers(numbers.T.copy())
+        fresh = durable.learned(Samples.over(np.concatenate(rows), y, n), left, model, agreement)
+        with durable.locked():
+            durable.ready()
+            newest = _newest(durable, left.last_sequence, drop)
+            for row, sample in zip(_encoded(encoder, newest, named), newest, strict=True):
+                fresh.samples.append(row, sample.reward)
+                left.append(sample.sequence, sample.step)
+            fresh.sums.add(fresh.samples)
+            fresh.algorithm.local_update.replay(fresh.setting, fresh.state, fresh.samples, n)
+            before = durable.store.agreed or {}
+            facts = {**before, **agreement.facts()}
+            durable.stale = True
+            durable.store.change_schema(facts, agreement.features.plain(), model.update, drop)
+            durable.agreement, durable.encoder = agreement, encoder
+            durable.snapshots = {}
+            durable.waiting = durable.store.count_waiting()
+            durable.hold(fresh, left)
+            durable.stale = False
+    renew_rows(durable)
+
+
+def renew_rows(durable: DurableClient) -> None:
+    """Write the rows of an older schema anew, some at a time; the application goes on."""
+    encoder = durable.encoder
+    while encoder is not None:
+        with durable.locked():
+            durable.ready()
+            old = durable.store.outdated(durable.agreement.revision, _AT_ONCE)
+            if not old:
+                return
+            rows = durable.renewed([each.record for each in old], [each.x for each in old])
+            offered = [
+                None
+                if each.offered is None
+                else as_bytes(encoder.encode(json.loads(each.offered), each.context))
+                for each in old
+            ]
+            every = zip((each.number for each in old), rows, offered, strict=True)
+            durable.store.renew(durable.agreement.revision, list(every))
+
+
+def _next(durable: DurableClient, after: int, most: int, drop: bool) -> list[StoredSample]:
+    with durable.locked():
+        durable.ready()
+        return _newest(durable, after, drop, most)
+
+
+def _newest(durable: DurableClient, after: int, drop: bool, most: int = -1) -> list[StoredSample]:
+    """Return samples after a sequence number; raise for one without a record, unless dropped."""
+    bare = 0 if drop else durable.store.without_records()
+    if bare:
+        allowed = (
+            f"the schema as it is: {bare} decisions have no record, because their arms came as "
+            'vectors; without_records="drop" (--without-records drop) drops them'
+        )
+        raise InvalidInput("features", "another schema", allowed)
+    return durable.store.recorded_samples(after, most)
+
+
+def _encoded(encoder: Encoder, samples: Sequence[StoredSample], named: int) -> FloatArray:
+    """Return the rows of samples under a schema, with the names of their arms."""
+    X = reencoded(encoder, [sample.record for sample in samples])
+    if not named:
+        return X
+    names = [as_floats(sample.x)[-1] for sample in samples]
+    return np.column_stack([X, np.array(names).reshape(-1, 1)])
