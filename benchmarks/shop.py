@@ -205,14 +205,14 @@ def fedglb(shop: Shop, seed: int) -> Iterator[int]:
     """Play an agent with the schema that the logged records suggest."""
     del seed  # an agent draws its own
     records = [{"context": visit.context, "arms": visit.arms} for visit in shop.logged]
-    features = fg.Features.infer(records, crosses=shop.crosses)  # type: ignore[attr-defined]
+    features = fg.Features.infer(records, crosses=shop.crosses)
     with (
         tempfile.TemporaryDirectory() as folder,
-        fg.Agent.open(f"{folder}/shop.db", features=features) as agent,  # type: ignore[call-arg]
+        fg.Agent.open(f"{folder}/shop.db", features=features) as agent,
     ):
         for visit in shop.visits:
-            decision = agent.choose(  # type: ignore[call-arg]
-                visit.arms,  # type: ignore[arg-type]
+            decision = agent.choose(
+                visit.arms,
                 context=visit.context,
                 ids=visit.ids,
             )
@@ -473,7 +473,7 @@ def requests(count: int) -> list[tuple[Record, list[Record]]]:
 
 def over_http(pairs: int, turns: int) -> None:
     """Print the cost of a choice and its reward over HTTP, with vectors and with records."""
-    features = fg.Features.from_toml(SCHEMA)  # type: ignore[attr-defined]
+    features = fg.Features.from_toml(SCHEMA)
     some = requests(64)
     bodies = {
         "vectors": [{"arms": features.encode(arms, context).tolist()} for context, arms in some],
@@ -526,7 +526,7 @@ def encoding(turns: int) -> None:
     """Print the time of encoding the arms of a request, by encoder."""
     from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
-    features = fg.Features.from_toml(SCHEMA)  # type: ignore[attr-defined]
+    features = fg.Features.from_toml(SCHEMA)
     some = requests(64)
     ready = [[flat(context, arm) for arm in arms] for context, arms in some]
     hasher = FeatureHasher(features.dim)

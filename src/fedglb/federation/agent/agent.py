@@ -29,6 +29,7 @@ from fedglb.federation.agent.inside import (
     PreviewedArm,
     learned_model,
 )
+from fedglb.federation.agent.own_updates import OwnUpdates
 from fedglb.federation.agent.schema_change import change_schema, renew_rows
 from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
@@ -59,9 +60,9 @@ class Agent:
 
     Parameters
     ----------
-    client, session, connection
+    client, session, connection, own_updates
         The parts that `Agent.open` puts together: the client with its file, its session in the
-        federation, and the connection (None: alone). They are internal.
+        federation, the connection (None: alone), and updates of its own. They are internal.
 
     References
     ----------
@@ -79,9 +80,14 @@ class Agent:
     """
 
     def __init__(
-        self, client: DurableClient, session: AgentSession, connection: AgentConnection | None
+        self,
+        client: DurableClient,
+        session: AgentSession,
+        connection: AgentConnection | None,
+        own_updates: OwnUpdates | None = None,
     ) -> None:
         self._client, self._session, self._connection = client, session, connection
+        self._own_updates = own_updates
         self._calls = ApplicationCalls(client)
 
     @classmethod
@@ -123,7 +129,8 @@ class Agent:
             The folder that ``fedglb federation init`` made for this client; None: alone.
         algorithm
             None: the federation's; alone, `fedglb_auto`, which needs no tuning. (Alone it learns
-            from the agent's own samples, and makes no updates.)
+            from the agent's own samples. With `features` it also makes updates by itself, in the
+            background, whenever its samples have grown by 30 %; with vectors it makes none.)
         features
             Alone: the schema by which records become arms. A federation has its own. If the file
             has samples under another schema, they are encoded again from their records.
@@ -228,7 +235,10 @@ class Agent:
             session = AgentSession(client, store.instance, release())
             session.rewards = RewardTotals() if report_rewards else None
             if found is None:
-                return cls(client, session, None)
+                solver = agreement.algorithm.global_update
+                refits = solver is not None and solver.refits and agreement.features is not None
+                own = OwnUpdates(client, session.answers) if refits else None
+                return cls(client, session, None, own)
             from fedglb.federation.agent.connection import AgentConnection
             from fedglb.federation.agent.sums import AgentSums
 
@@ -394,7 +404,10 @@ class Agent:
         return count
 
     def _request(self, step: int) -> None:
-        """Request an update for this step, if the trigger has fired."""
+        """Request an update for this step, if the trigger has fired; alone, make one if due."""
+        if self._own_updates is not None:
+            self._own_updates.consider()
+            return
         if step and self._session.note_trigger(step) and self._connection is not None:
             self._connection.wake()
 
@@ -684,6 +697,8 @@ class Agent:
         """
         if self._client.in_own_process and self._connection is not None:
             self._connection.close()
+        if self._client.in_own_process and self._own_updates is not None:
+            self._own_updates.close()
         self._client.close()
 
     def __enter__(self) -> Agent:

@@ -38,10 +38,13 @@ from fedglb.federation.sqlite import (
     fact,
     on_disk,
     or_nan,
+    pack,
     roll_back,
     set_fact,
     transaction,
+    unpack,
 )
+from fedglb.protocol.persistence import Arrays
 from fedglb.samples import Samples
 from fedglb.typing import FloatArray, IntArray
 
@@ -93,6 +96,7 @@ CREATE TABLE secure_sum(
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
 _ROSTER = "roster"  # the accepted one, as in its file
 _FEATURES = "features"  # the schema of records, as JSON
+_COORDINATOR = "own_coordinator"  # of an agent that is alone
 _LAST_FORGOTTEN = "last_number"  # the highest number of a decision when some were forgotten
 _EXPIRED = "expired"  # number of expired decisions
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
@@ -234,11 +238,21 @@ class AgentStore:
             set_fact(self._db, _AGREEMENT, msgspec.json.encode(dict(facts)))
             set_fact(self._db, _FEATURES, json.dumps(features).encode())
             self._db.execute("DELETE FROM snapshots")
+            self._db.execute("DELETE FROM facts WHERE name = ?", (_COORDINATOR,))
             self._db.execute("REPLACE INTO adopted_model VALUES (1, ?, 0, NULL)", (after,))
             if drop:
                 set_fact(self._db, _LAST_FORGOTTEN, self.last_number())
                 self._db.execute(f"DELETE FROM offers WHERE number IN (SELECT number {_BARE})")
                 self._db.execute(f"DELETE {_BARE}")
+
+    def own_coordinator(self) -> Arrays | None:
+        """Return the state of an agent's own coordinator, if it has one."""
+        known = fact(self._db, _COORDINATOR)
+        return None if known is None else unpack(known)
+
+    def keep_coordinator(self, arrays: Arrays) -> None:
+        """Write the state of an agent's own coordinator."""
+        set_fact(self._db, _COORDINATOR, pack(arrays))
 
     def without_records(self) -> int:
         """Return how many samples and waiting decisions have no record."""

@@ -1,0 +1,95 @@
+"""Updates of an agent with a schema that is alone: it is its own coordinator.
+
+Only an update chooses a ridge for each block of features, so without one a schema could not be
+generous. Nothing is sent, so the event trigger has nothing to save: an update comes whenever the
+samples have grown by a fixed share, and all updates together cost a few passes over the samples.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.update_answers import UpdateAnswers
+from fedglb.federation.errors import Unavailable
+from fedglb.protocol import Coordinator
+from fedglb.protocol.messages import Evaluate, Message, NewModel, SumsRequest, SyncRequest
+
+log = logging.getLogger(__name__)
+_FIRST = 10  # samples before the first update, and between two
+_GROWTH = 0.3  # of the samples, from update to update
+
+
+class OwnUpdates:
+    """Runs an agent's updates in a thread; the application never waits for them."""
+
+    def __init__(self, durable: DurableClient, answers: UpdateAnswers) -> None:
+        self._durable, self._answers = durable, answers
+        self._thread: threading.Thread | None = None
+        self._coordinator = self._restored()
+
+    def _restored(self) -> Coordinator:
+        """Return the coordinator of the last update; without its state it starts at θ = 0."""
+        durable, agreement = self._durable, self._durable.agreement
+        kept = durable.store.own_coordinator()
+        if kept is not None:
+            found = Coordinator.from_arrays(agreement.algorithm, agreement.setting, kept)
+            if found.finished == durable.adopted:
+                return found
+        coordinator = Coordinator(agreement.algorithm, agreement.setting, [durable.name])
+        coordinator.started = durable.adopted
+        return coordinator
+
+    def consider(self) -> None:
+        """Start an update, if there are enough new samples and none is running."""
+        client = self._durable.protocol_client
+        new = len(client.samples) - client.covered
+        if new < max(_FIRST, _GROWTH * client.covered):
+            return
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._update()
+        except Unavailable:  # closed meanwhile
+            return
+        except Exception:
+            log.exception("an update failed: the agent goes on with the model it has")
+            self._coordinator = self._restored()
+
+    def _update(self) -> None:
+        durable, coordinator = self._durable, self._coordinator
+        request = SyncRequest(durable.name, max(1, durable.clock), durable.adopted)
+        messages = coordinator.receive(request)
+        while messages:
+            message = messages.pop(0)
+            if message.upward:
+                messages += coordinator.receive(message)
+                continue
+            answer = self._answer(message)
+            messages += [] if answer is None else [answer]
+        if coordinator.update is not None:  # no answer: something was forgotten meanwhile
+            coordinator.abandon()
+        elif coordinator.finished == durable.adopted:
+            arrays = coordinator.to_arrays()
+            with durable.locked():
+                durable.ready()
+                durable.store.keep_coordinator(arrays)
+
+    def _answer(self, message: Message) -> Message | None:
+        match message:
+            case SumsRequest():
+                return self._answers.freeze(message)
+            case Evaluate():
+                return self._answers.evaluate(message)
+            case NewModel():
+                self._answers.adopt(message)
+        return None
+
+    def close(self) -> None:
+        """Wait for an update in progress."""
+        if self._thread is not None:
+            self._thread.join()
