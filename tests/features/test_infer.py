@@ -227,6 +227,7 @@ def test_values_that_fit_no_field(values, said):
         ([{"arm": {}}, {"arm": [1.0, 2.0]}], r"records\[1\]\.arm = \[1.0, 2.0\]: .*fields by name"),
         ([{"arms": {"a": 1}}], r"records\[0\]\.arms = .*a list of records"),
         ([{"arm": {}, "context": 3}], r"records\[0\]\.context = 3"),
+        ([{"arm": {}, "context": []}], r"records\[0\]\.context = \[\]"),
         ({"context": {}, "arm": {}}, "records = "),
         ("abc", "records = 'abc'"),
         (3, "records = 3"),
@@ -249,6 +250,8 @@ def test_a_cross_with_a_field_that_is_left_out_says_why():
         fg.Features.infer(log, crosses=[("context.shop", "arm.kind")])
     with pytest.raises(fg.InvalidInput, match=r"crosses\[0\] = 'arm.knd'.*did you mean arm.kind"):
         fg.Features.infer(log, crosses=[("arm.knd", "arm.kind")])
+    with pytest.raises(fg.InvalidInput, match=r"crosses = 3: expected a list of pairs"):
+        fg.Features.infer(log, crosses=3)
 
 
 # -- records, frames and columns -----------------------------------------------------------------

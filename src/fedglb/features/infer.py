@@ -18,7 +18,7 @@ from fedglb.typing import FloatArray
 
 _PLACES = 32  # of texts: levels, or buckets if there are more of them; both cost the same
 _MOST = 0.9  # share of values: if the most frequent levels have it, all others are one
-_SEEN, _FEW = 3, 0.1  # texts seen less often have this share of values: hashing them is noise
+_SEEN, _FEW = 3, 0.1  # texts seen so often have a smaller share of values: hashing is noise
 _KNOTS = 8  # numbers with no more values have a knot at each
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # flat outside: no knot is far out in a long tail
 _ROUNDING = 0.05  # of the distance to the next knot
@@ -53,12 +53,14 @@ class Proposal:
             reasons = [f"{name}: {why}" for name, why in self.left_out.items()]
             allowed = 'records with fields of an arm: {"context": {…}, "arm": {…}}'
             raise InvalidInput("records", "; ".join(reasons) or "no field of an arm", allowed)
-        for k, pair in enumerate(crosses):
-            for name in pair:
-                if name in self.left_out:
-                    allowed = f"a field of use; it is left out: {self.left_out[name]}"
-                    raise InvalidInput(("crosses", k), name, allowed)
-        return Features(crosses=crosses, **self.fields)  # type: ignore[arg-type]
+        try:
+            return Features(crosses=crosses, **self.fields)  # type: ignore[arg-type]
+        except InvalidInput as error:
+            why = self.left_out.get(str(error.value))
+            if why is None:
+                raise
+            allowed = f"a field of use; it is left out: {why}"
+            raise InvalidInput(error.path, error.value, allowed) from None
 
 
 def propose(records: Any) -> Proposal:
@@ -98,7 +100,8 @@ def _of_records(records: Any) -> dict[str, tuple[int, _Values]]:
         several = record["arms"] if "arms" in record else [record["arm"]]
         if not isinstance(several, list | tuple):
             raise InvalidInput(("records", k, "arms"), several, "a list of records")
-        _add(context, record.get("context") or {}, ("records", k, "context"))
+        given = record.get("context")
+        _add(context, {} if given is None else given, ("records", k, "context"))
         for each in several:
             _add(arm, each, ("records", k, "arm"))
         contexts, arms = contexts + 1, arms + len(several)
