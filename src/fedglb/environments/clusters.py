@@ -226,8 +226,8 @@ def clustered(
 
     >>> schema = fg.Features(arm={"x": fg.Number([0, 5])})
     >>> data = fg.clustered(table, clusters=2, features=schema)
-    >>> sorted(data.arms.round(2).tolist())
-    [[0.71, 0.0, 0.71, 0.0], [0.71, 0.7, 0.01, 0.0]]
+    >>> data.dim == schema.dim == 4, data.feature_map == schema
+    (True, True)
     """
     if not isinstance(source, Table | str):
         raise InvalidInput("source", source, 'a name, e.g. "magic", or an fg.Table')
