@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Synthetic,
         clustered,
     )
-    from fedglb.environments.datasets import DataUnavailable, FeatureMap, Table
+    from fedglb.environments.datasets import DataUnavailable, Table
     from fedglb.environments.datasets import load as load_table
     from fedglb.errors import InvalidInput
     from fedglb.evaluation import (
@@ -97,8 +97,8 @@ __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient",
     "Bank", "Bayes", "Block", "Category", "Choice", "Classification", "Client", "ClientPolicy",
     "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting",
-    "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "FeatureMap",
-    "Features", "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
+    "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "Features",
+    "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
     "Identity", "InvalidInput", "Iterate", "Link", "LocalUpdate", "Logged", "Logistic",
     "Mixture", "ModelPolicy", "Newton", "Number", "OneExchange", "OnePassRadius",
     "OptimisticThompson", "Partial", "Poisson", "Policy", "PrivacyStatement", "Probit",
@@ -123,7 +123,7 @@ _NAMES = {
         "Block Classification Clustered clustered Delayed Drifting Environment Heterogeneous "
         "Partial Recorded Synthetic"
     ),
-    "fedglb.environments.datasets": "DataUnavailable FeatureMap load_table Table",
+    "fedglb.environments.datasets": "DataUnavailable load_table Table",
     "fedglb.errors": "InvalidInput",
     "fedglb.evaluation": "ClientPolicy Estimate evaluate Logged ModelPolicy Policy UniformPolicy",
     "fedglb.features": "Category Features Number Tags",

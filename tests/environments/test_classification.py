@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.environments import base, clusters
+from fedglb.environments.datasets.conversion import Conversion
 
 MODES, SCALES = ["centroid", "member"], ["largest", "each"]
 
@@ -59,8 +60,7 @@ def test_centroids_are_means_of_rows_and_rates_of_labels(scale, constant):
     assert_array_equal(data.sizes, members.sizes)
     assert data.sizes.sum() == 300
     assert (data.clusters, data.dim) == (7, 4 + constant)
-    unscaled = fg.FeatureMap.fit(own, constant)
-    rows = unscaled.encode(own.columns)
+    rows = Conversion.fit(own, constant).encode(own)
     # Which row is where: by its arm, which is like no other's.
     place = {arm.tobytes(): i for i, arm in enumerate(members.feature_map.place(rows))}
     order = [place[arm.tobytes()] for arm in members.members]
@@ -127,11 +127,85 @@ def test_facts_are_json():
     facts = json.loads(json.dumps(data.facts(), allow_nan=False))
     assert (facts["dataset"], facts["sha256"], facts["mode"]) == ("clouds", None, "member")
     assert (facts["clusters"], facts["seed"], facts["digest"]) == (7, 4, data.digest)
-    assert fg.FeatureMap.from_json(json.dumps(facts["feature_map"])) == data.feature_map
+    assert facts["feature_map"] == data.feature_map.plain()
     assert facts["feature_map_digest"] == data.feature_map.digest
     assert facts["rates"] == data.rates.tolist()
     assert sum(facts["sizes"]) == 300
     assert fg.Synthetic(fg.Problem(2), 1, 2).facts() == {}
+
+
+SCHEMA = fg.Features(
+    arm={"y": fg.Number([0, 0.5, 1]), "colour": fg.Category(["red", "none"])},
+    crosses=[("arm.y", "arm.colour")],
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_schema_makes_the_arms(mode):
+    own = table()
+    columns = zip(own.columns["y"].tolist(), own.columns["colour"].tolist(), strict=True)
+    rows = SCHEMA.encode([{"y": y, "colour": colour} for y, colour in columns])
+    members = fg.clustered(own, 5, "member", features=SCHEMA)
+    data = fg.clustered(own, 5, mode, features=SCHEMA)
+    assert data.dim == SCHEMA.dim
+    order = np.lexsort(rows.T)
+    found = np.lexsort(members.members.T)
+    assert_array_equal(members.members[found], rows[order])
+    if mode == "centroid":
+        bounds = zip(members.offsets[:-1], members.offsets[1:], strict=True)
+        means = [members.members[a:b].mean(axis=0) for a, b in bounds]
+        assert_allclose(data.arms, means, rtol=1e-12, atol=1e-15)
+    facts = json.loads(json.dumps(data.facts(), allow_nan=False))
+    assert facts["feature_map_digest"] == SCHEMA.digest
+    assert fg.Features.from_plain(facts["feature_map"]) == SCHEMA
+    env = fg.Classification(SCHEMA.problem(), 2, data)
+    assert fg.simulate(fg.fedglb_ucb(1.0), env, horizon=5).choices.shape == (5, 2)
+
+
+def test_another_schema_makes_other_arms():
+    own = table()
+    other = fg.Features(arm={"y": fg.Number([0, 0.6, 1]), "colour": fg.Category(["red", "none"])})
+    made = [fg.clustered(own, 5, features=f) for f in (SCHEMA, other, None)]
+    assert len({each.digest for each in made}) == 3
+    assert fg.clustered(own, 5, features=SCHEMA) is made[0]
+
+
+def test_a_schema_proposed_from_a_table():
+    own = table()
+    features = fg.Features.infer(own.columns)
+    assert set(features.arm) == set(own.columns)
+    assert features.arm["colour"] == fg.Category(["none", "red"])
+    assert fg.clustered(own, 5, features=features).dim == features.dim
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scale": "largest"}, "scale = 'largest': expected None with a schema"),
+        ({"constant": True}, "constant = True: expected None with a schema"),
+        ({"features": {"x": 1}}, "features = .*expected a Features"),
+        (
+            {"features": fg.Features(arm={"z": fg.Number([0, 1])})},
+            "features.arm = 'z': expected one of x, y, colour",
+        ),
+        (
+            {"features": fg.Features({"x": fg.Number([0, 1])}, {"u": fg.Category()})},
+            "features.context = 'u': expected a schema without fields of the context",
+        ),
+        (
+            {"features": fg.Features(arm={"y": fg.Category()})},
+            r"columns\['y'\]\[0\] = .*expected a text",
+        ),
+        (
+            {"features": SCHEMA, "columns": "numeric"},
+            "features.arm = 'colour': expected one of x, y",
+        ),
+    ],
+    ids=str,
+)
+def test_a_schema_that_does_not_fit(given, said):
+    with pytest.raises(fg.InvalidInput, match=said):
+        fg.clustered(table(), 5, **{"features": SCHEMA, **given})
 
 
 def count_k_means(monkeypatch):

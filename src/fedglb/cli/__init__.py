@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedglb import __version__
-from fedglb.cli import agent, data, federation
+from fedglb.cli import agent, data, features, federation
 from fedglb.cli.report_errors import complain
 from fedglb.cli.reproduce import report, reproduce
 from fedglb.cli.run import run
@@ -28,6 +28,7 @@ app.command()(sweep)
 app.command()(report)
 app.command("warm-up")(warm_up)
 app.add_typer(data.app, name="data")
+app.add_typer(features.app, name="features")
 app.add_typer(federation.app, name="federation")
 app.add_typer(agent.app, name="agent")
 

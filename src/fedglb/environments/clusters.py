@@ -15,10 +15,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedglb.environments.datasets import FeatureMap, Table, load
-from fedglb.environments.datasets.feature_map import Scale
+from fedglb.environments.datasets import Table, load
+from fedglb.environments.datasets.conversion import Conversion, Scale
 from fedglb.environments.datasets.fetch import Progress
-from fedglb.errors import InvalidInput, instance, integer, one_of
+from fedglb.errors import InvalidInput, Place, instance, integer, names_near, one_of, relocated
+from fedglb.features import Features
 from fedglb.io.atomic import atomic_write, user_cache
 from fedglb.typing import FloatArray, IntArray
 
@@ -52,7 +53,7 @@ class Clustered:
     seed
         Seed of k-means and of the sample it was fitted on.
     feature_map
-        The map from raw columns to arms.
+        How columns became arms: the schema, or else the studies' conversion. Both have a `digest`.
     rates
         Mean label of each cluster, shape (K,).
     sizes
@@ -79,7 +80,7 @@ class Clustered:
     sha256: str | None
     mode: Mode
     seed: int
-    feature_map: FeatureMap
+    feature_map: Features | Conversion
     rates: FloatArray
     sizes: IntArray
     arms: FloatArray | None = None
@@ -145,12 +146,13 @@ def clustered(
     source: str | Table,
     clusters: int = 32,
     mode: Mode = "centroid",
-    constant: bool = True,
-    scale: Scale = "largest",
+    constant: bool | None = None,
+    scale: Scale | None = None,
     seed: int = 0,
     progress: Progress | None = None,
     columns: Columns = "all",
     axes: Axes = "features",
+    features: Features | None = None,
 ) -> Clustered:
     """Group a table's rows into clusters by k-means on their features, and make arms of them.
 
@@ -168,10 +170,12 @@ def clustered(
         rate of its labels. "member": a cluster offers one of its rows, drawn each time; the reward
         is the label of that row.
     constant
-        Whether arms have a constant feature (an intercept) besides those of the columns.
+        Whether arms have a constant feature (an intercept) besides those of the columns. None:
+        True. A schema always has one.
     scale
         "largest": all arms are divided by the largest norm; "each": each by its own. The choice
-        changes how well a linear or a logistic model fits, so report it.
+        changes how well a linear or a logistic model fits, so report it. None: "largest". Arms of
+        a schema have a norm ≤ 1 without it.
     seed
         Seed of k-means and of the sample it is fitted on.
     progress
@@ -185,6 +189,9 @@ def clustered(
         so do all choices of an algorithm that starts at 0 with a multiple of the identity, with two
         exceptions: a radius that grows with d gets smaller, and messages get smaller. Much faster
         with many features: Mushroom has 31 coordinates instead of 118, and 86 in member mode.
+    features
+        A schema whose fields of the arm are columns of the table; other columns are left out.
+        None: numbers are standardised, and each level of a category becomes a feature of 0 or 1.
 
     Returns
     -------
@@ -194,7 +201,8 @@ def clustered(
     Raises
     ------
     InvalidInput
-        If an argument is invalid, or the rows differ too little for this number of clusters.
+        If an argument is invalid, a column does not fit the schema, or the rows differ too little
+        for this number of clusters.
     DataUnavailable
         If the data set is not on this machine and cannot be downloaded.
 
@@ -213,22 +221,36 @@ def clustered(
     >>> env = fg.Classification(fg.Problem(dim=data.dim), clients=3, data=data)
     >>> fg.simulate(fg.fedglb_ucb(1.0), env, horizon=20).choices.shape
     (20, 3)
+
+    With a schema, as an application has:
+
+    >>> schema = fg.Features(arm={"x": fg.Number([0, 5])})
+    >>> data = fg.clustered(table, clusters=2, features=schema)
+    >>> data.dim == schema.dim == 4, data.feature_map == schema
+    (True, True)
     """
     if not isinstance(source, Table | str):
         raise InvalidInput("source", source, 'a name, e.g. "magic", or an fg.Table')
     clusters, seed = integer("clusters", clusters), integer("seed", seed, at_least=0)
     one_of("mode", mode, get_args(Mode))
+    if features is not None:
+        instance("features", features, Features, "fg.Features.infer(table.columns)")
+        for name, given in (("constant", constant), ("scale", scale)):
+            if given is not None:
+                raise InvalidInput(name, given, "None with a schema, which has its own")
+    constant = True if constant is None else constant
+    scale = "largest" if scale is None else scale
+    instance("constant", constant, bool, "True")
     one_of("scale", scale, get_args(Scale))
     one_of("columns", columns, get_args(Columns))
     one_of("axes", axes, get_args(Axes))
-    instance("constant", constant, bool, "True")
-    key = (source, clusters, mode, constant, scale, seed, columns, axes)
+    key = (source, clusters, mode, constant, scale, seed, columns, axes, features)
     made = _kept.get(key)
     if made is None:
         table = load(source, progress) if isinstance(source, str) else source
         if columns == "numeric":
             table = _numeric(table)
-        made = _build(table, clusters, mode, constant, scale, seed, progress)
+        made = _build(table, clusters, mode, features, constant, scale, seed, progress)
         if axes == "arms" and made.arms is not None:
             made = replace(made, arms=_in_their_span(made.arms))
         elif axes == "arms" and made.members is not None:
@@ -271,30 +293,53 @@ def _in_their_span(arms: FloatArray) -> FloatArray:
 
 
 def _build(
-    table: Table, clusters: int, mode: Mode, constant: bool, scale: Scale, seed: int,
-    progress: Progress | None,
+    table: Table, clusters: int, mode: Mode, features: Features | None, constant: bool,
+    scale: Scale, seed: int, progress: Progress | None,
 ) -> Clustered:  # fmt: skip
     if clusters > table.rows:
         raise InvalidInput("clusters", clusters, f"at most {table.rows}, the number of rows")
-    feature_map = FeatureMap.fit(table, constant)
-    encoded = feature_map.encode(table.columns)
+    fitted: Features | Conversion
+    if features is None:
+        fitted = Conversion.fit(table, constant)
+        encoded = fitted.encode(table)
+    else:
+        fitted, encoded = features, _encoded(table, features)
     assigned = _assignment(encoded, clusters, seed, table.name, progress)
     sizes = np.bincount(assigned, minlength=clusters)
     rates = np.bincount(assigned, weights=table.labels, minlength=clusters) / sizes
-    about = (table.name, table.sha256, mode, seed)
     if mode == "centroid":
         columns = (np.bincount(assigned, weights=x, minlength=clusters) for x in encoded.T)
-        centroids = np.stack([total / sizes for total in columns], axis=1)
-        final = feature_map.scaled(centroids, scale)
-        return Clustered(*about, final, rates, sizes, arms=final.place(centroids))
-    order = np.argsort(assigned, kind="stable")
-    final = feature_map.scaled(encoded, scale)
-    return Clustered(
-        *about, final, rates, sizes,
-        members=final.place(encoded[order]),
-        labels=table.labels[order],
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-    )  # fmt: skip
+        arms = np.stack([total / sizes for total in columns], axis=1)
+    else:
+        order = np.argsort(assigned, kind="stable")
+        arms = encoded[order]
+    if isinstance(fitted, Conversion):
+        fitted = fitted.scaled(arms, scale)
+        arms = fitted.place(arms)
+    found = (table.name, table.sha256, mode, seed, fitted, rates, sizes)
+    if mode == "centroid":
+        return Clustered(*found, arms=arms)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    return Clustered(*found, members=arms, labels=table.labels[order], offsets=offsets)
+
+
+def _encoded(table: Table, features: Features) -> FloatArray:
+    """Return the table's rows as arms of a schema."""
+    if features.context:
+        allowed = "a schema without fields of the context: a table has columns of arms only"
+        raise InvalidInput("features.context", ", ".join(features.context), allowed)
+    for name in features.arm:
+        if name not in table.columns:
+            raise InvalidInput("features.arm", name, names_near(name, table.columns))
+    columns = [table.columns[name].tolist() for name in features.arm]
+    rows = [dict(zip(features.arm, row, strict=True)) for row in zip(*columns, strict=True)]
+    with relocated(_in_table):
+        return features.encode_rows(rows, [None] * len(rows))
+
+
+def _in_table(path: Place) -> Place:
+    _, row, name = path  # ("arms", row, name)
+    return f"columns[{name!r}]", row
 
 
 def _assignment(

@@ -65,7 +65,12 @@ class Category:
 
 
 class Tags(Category):
-    """A list of texts: those in it share a norm of 1; the parameters are those of `Category`.
+    """A list of texts: those in it share a norm of 1.
+
+    Parameters
+    ----------
+    levels, buckets, weight
+        As for `Category`.
 
     Examples
     --------
@@ -129,10 +134,15 @@ KINDS: dict[str, type[Field]] = {each.kind: each for each in (Category, Number, 
 def _levels(given: Any) -> tuple[str, ...]:
     texts = isinstance(given, list | tuple) and all(isinstance(each, str) for each in given)
     same = not texts or not given or len(set(given)) < len(given)
-    if same or {OTHER, MISSING} & set(given) or any(" * " in each for each in given):
+    if same or not all(may_be_level(each) for each in given):
         allowed = f"a list of different texts, without {OTHER!r}, {MISSING!r} and ' * '"
         raise InvalidInput("levels", given, allowed)
     return tuple(given)
+
+
+def may_be_level(text: str) -> bool:
+    """Return whether a text may be a level: features' names have other uses for some."""
+    return text not in (OTHER, MISSING) and " * " not in text
 
 
 def _text(knot: float) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fedglb.errors import InvalidInput, integer, one_of, under
+from fedglb.errors import InvalidInput, Place, integer, one_of, relocated, under
 from fedglb.features.encode import Encoder, Record
 from fedglb.features.fields import KINDS, Category, Field, Number
 from fedglb.io.toml import convert, read_file, to_toml
@@ -145,6 +145,9 @@ class Features:
     def _checked_crosses(self) -> tuple[tuple[str, str], ...]:
         crosses: list[tuple[str, str]] = []
         given: Any = self.crosses
+        if not isinstance(given, list | tuple):
+            allowed = 'a list of pairs of fields, e.g. [("context.country", "arm.category")]'
+            raise InvalidInput("crosses", given, allowed)
         for k, pair in enumerate(given):
             place = ("crosses", k)
             if not isinstance(pair, list | tuple) or len(pair) != 2 or pair[0] == pair[1]:
@@ -324,7 +327,8 @@ class Features:
                     with under(side, name):
                         built[name] = table.build()
             pairs = [(*pair,) for pair in found.crosses.pairs]
-            return cls(crosses=pairs, budget=found.crosses.budget, **fields)  # type: ignore[arg-type]
+            with relocated(_in_file):
+                return cls(crosses=pairs, budget=found.crosses.budget, **fields)  # type: ignore[arg-type]
 
     @classmethod
     def from_toml(cls, text: str) -> Features:
@@ -375,19 +379,22 @@ class Features:
     @classmethod
     def infer(
         cls,
-        records: Iterable[Record] | pd.DataFrame | pl.DataFrame,
+        records: Iterable[Record] | pd.DataFrame | pl.DataFrame | Mapping[str, Any],
         crosses: Sequence[tuple[str, str]] = (),
     ) -> Features:
         """Propose a schema for records: read it, and edit it.
 
-        Texts with few levels get a place per level, others are hashed; numbers get knots at
-        quantiles; lists of texts become sets.
+        Texts with few levels get a place per level, others are hashed; numbers get knots at their
+        values or at quantiles; lists of texts become sets. Fields of no use are left out: those
+        that are always equal, and texts of which none is frequent, such as ids.
+        `fedglb features infer` says which.
 
         Parameters
         ----------
         records
-            Past decisions, each with a ``"context"`` and an ``"arm"`` or several ``"arms"``; or a
-            frame, whose columns ``context.NAME`` are of the context and all others of the arm.
+            Past decisions, each with a ``"context"`` and an ``"arm"`` or several ``"arms"``. Or a
+            frame, or columns by name such as those of an `fg.Table`: ``context.NAME`` are of the
+            context, ``arm.NAME`` of the arm, or all others if no column is named so.
         crosses
             As for `Features`.
 
@@ -399,7 +406,8 @@ class Features:
         Raises
         ------
         InvalidInput
-            If a field has values of several kinds, or nested ones; or if there are no records.
+            If a field has values of several kinds, or nested ones; if there are no records; or if
+            a cross names a field that is left out.
 
         Examples
         --------
@@ -410,13 +418,21 @@ class Features:
         ... ]
         >>> features = fg.Features.infer(log, crosses=[("context.age", "arm.kind")])
         >>> features.context["age"]
-        Number(knots=(20.0, 30.0, 40.0, 49.0, 59.0), weight=1.0)
+        Number(knots=(21.0, 29.0, 39.0, 49.0, 57.0), weight=1.0)
         >>> features.arm["kind"]
         Category(levels=('a', 'b'), buckets=None, weight=1.0)
         """
-        from fedglb.features.infer import inferred
+        from fedglb.features.infer import propose
 
-        return cls(crosses=crosses, **inferred(records))  # type: ignore[arg-type]
+        return propose(records).features(crosses)
+
+
+def _in_file(path: Place) -> Place:
+    """Return the place in a file of an argument of `Features`."""
+    places: dict[str | int, Place] = {
+        "crosses": ("crosses", "pairs"), "budget": ("crosses", "budget"),
+    }  # fmt: skip
+    return *places.get(path[0], path[:1]), *path[1:]
 
 
 def _plain(field: Field) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.testing import assert_array_equal
 
 import fedglb as fg
 from fedglb.environments.datasets import DATASETS
+from fedglb.environments.datasets.conversion import Conversion
 from fedglb.environments.datasets.fetch import locate
 from fedglb.environments.datasets.table import read
 from tests.environments.datasets.extracts import content
@@ -165,12 +166,6 @@ def test_a_table_without_whole_rows_and_an_unknown_wish():
         fg.Table({"x": [1.0]}, [0], missing="dropp")
 
 
-def test_a_map_takes_frames():
-    fitted = fg.FeatureMap.fit(fg.Table(VALUES, LABELS))
-    for frame in (pd.DataFrame(VALUES), pl.DataFrame(VALUES)):
-        assert_array_equal(fitted.encode(frame), fitted.encode(VALUES))
-
-
 # -- raw files ---------------------------------------------------------------------------------
 
 
@@ -220,10 +215,9 @@ def test_the_raw_files(raw_files, name, columns, first):
     positive = [line.split(",")[place] == known.positive for line in raw.splitlines()]
     assert_array_equal(table.labels, positive)
     assert {key: table.columns[key][0] for key in first} == first
-    feature_map = fg.FeatureMap.fit(table)
-    assert feature_map.dim == known.dim == len(feature_map.names)
-    assert not [n for n in (*table.columns, *feature_map.names) if "label" in n or "class" in n]
-    encoded = feature_map.encode(table.columns)
+    assert not [name for name in table.columns if "label" in name or "class" in name]
+    encoded = Conversion.fit(table, constant=True).encode(table)
+    assert encoded.shape[1] + 1 == known.dim
     for feature in encoded.T:  # nor is one of them the label in disguise
         low, high = feature.min(), feature.max()
         if low < high:

@@ -1,6 +1,5 @@
-"""Real data sets: download, tables, feature maps."""
+"""Real data sets: download, tables, and the studies' conversion of tables to arms."""
 
-from fedglb.environments.datasets.feature_map import FeatureMap
 from fedglb.environments.datasets.fetch import DataUnavailable, Progress, fetch, find
 from fedglb.environments.datasets.registry import DATASETS, Dataset
 from fedglb.environments.datasets.table import Table, load
@@ -9,7 +8,6 @@ __all__ = [
     "DATASETS",
     "DataUnavailable",
     "Dataset",
-    "FeatureMap",
     "Progress",
     "Table",
     "fetch",
