@@ -156,7 +156,7 @@ class _TextBlock:
         for r, code in enumerate(found):
             if code < 0:
                 value = values[r]
-                if isinstance(value, bool):  # not kept: as a key, True is 1
+                if isinstance(value, bool | np.bool_):  # not kept: as a key, True is 1
                     found[r] = self._place("true" if value else "false")
                 elif value is None or isinstance(value, str):
                     found[r] = self._keep(value)

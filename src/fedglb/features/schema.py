@@ -138,6 +138,9 @@ class Features:
                     raise InvalidInput(f"name of a field in {side}", name, allowed)
                 if not isinstance(each, Category | Number):
                     raise InvalidInput((side, name), each, "a field, e.g. fg.Category()")
+                if side == "context" and each.weight != 1.0:
+                    allowed = "1: a field of the context has no block of its own to weigh"
+                    raise InvalidInput((side, name, "weight"), each.weight, allowed)
             object.__setattr__(self, side, dict(given))
         integer("budget", self.budget)
         object.__setattr__(self, "crosses", self._checked_crosses())

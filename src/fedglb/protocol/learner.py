@@ -353,14 +353,38 @@ class Learner:
         return np.array(work[UPPER])
 
     def known_names(self, columns: FloatArray) -> FloatArray:
-        """Return the names of arms as `names` does, and count nothing."""
+        """Return the names of arms as `names` does, and count nothing.
+
+        Parameters
+        ----------
+        columns
+            As for `names`, shape (d, K).
+
+        Returns
+        -------
+        array
+            Shape (K,); empty where arms have no effects.
+        """
         names = np.empty(0 if self.offers is None else columns.shape[1])
         if self.offers is not None:
             write_known_names(columns, self.offers, names)
         return names
 
     def with_effects(self, columns: FloatArray, names: FloatArray) -> FloatArray:
-        """Return the scratch of a decision, with what effects add to these arms."""
+        """Return the scratch of a decision, with what effects add to these arms.
+
+        Parameters
+        ----------
+        columns
+            The arms as columns, shape (d, K).
+        names
+            Their names, from `names`.
+
+        Returns
+        -------
+        array
+            The rows of `kernels.layout`, shape (rows, K).
+        """
         work = np.empty((work_rows(names.size > 0, columns.shape[0]), columns.shape[1]))
         if names.size:
             shift_arms(columns, names, self.state.counters, work)

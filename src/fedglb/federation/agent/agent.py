@@ -308,7 +308,7 @@ class Agent:
 
         >>> schema = fg.Features(arm={"price": fg.Number([5, 50])})
         >>> with fg.Agent.open(getfixture("tmp_path") / "shop.db", features=schema) as agent:
-        ...     items = [{"price": 7.5}, {"price": 20}, {"price": None}]
+        ...     items = [{"price": 7.5}, {"price": 20.0}, {"price": 99.0}]
         ...     agent.choose(items, ids=["pen", "book", "gift"], exclude=["pen", "gift"]).arm_id
         'book'
         """
