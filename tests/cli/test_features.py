@@ -13,7 +13,7 @@ from fedglb.cli import features as command
 from tests.cli.in_process import fedglb
 
 SCHEMA = fg.Features(
-    context={"country": fg.Category(["de", "fr"]), "age": fg.Number([18, 65], weight=0.5)},
+    context={"country": fg.Category(["de", "fr"]), "age": fg.Number([18, 65])},
     arm={"kind": fg.Category(buckets=4), "tags": fg.Tags(["new"], weight=2.0)},
     crosses=[("context.country", "arm.kind"), ("arm.kind", "arm.tags")],
     budget=16,
@@ -53,7 +53,7 @@ def test_a_schema_as_a_table(schema):
     rows = [row for row in cells(out.stdout) if row]
     assert rows == [
         ["context.country", "category", "4", "1"],
-        ["context.age", "number", "3", "0.5"],
+        ["context.age", "number", "3", "1"],
         ["arm.kind", "category", "5", "1"],
         ["arm.tags", "set", "3", "2"],
         ["context.country * arm.kind", "hashed cross", "16", "1"],

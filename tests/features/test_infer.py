@@ -109,17 +109,17 @@ def test_few_texts_are_levels():
 
 
 def test_levels_where_they_cost_no_more_than_buckets():
-    few, many = ([f"t{k % n}" for k in range(1000)] for n in (32, 60))
-    assert len(proposed(few)[0].levels) == 32
-    assert proposed(many)[0] == fg.Category(buckets=32)
+    few, many = ([f"t{k % n}" for k in range(1000)] for n in (64, 120))
+    assert len(proposed(few)[0].levels) == 64
+    assert proposed(many)[0] == fg.Category(buckets=64)
 
 
 def test_rare_levels_are_others():
     rng = random.Random(0)
-    values = [f"often {rng.randrange(10)}" for _ in range(950)] + [f"once {k}" for k in range(50)]
+    values = [f"often {rng.randrange(10)}" for _ in range(950)] + [f"once {k}" for k in range(80)]
     field, _ = proposed(values)
     assert {f"often {k}" for k in range(10)} < set(field.levels)
-    assert len(field.levels) == 32
+    assert len(field.levels) == 64
 
 
 @pytest.mark.parametrize("times", [1, 2, 20])
@@ -137,7 +137,7 @@ def test_few_rows_of_ids_are_left_out_too():
 def test_texts_that_recur_are_hashed():
     rng = np.random.default_rng(0)
     cities = np.minimum(rng.zipf(1.3, 20_000), 5000)
-    assert proposed([f"city {k}" for k in cities])[0] == fg.Category(buckets=32)
+    assert proposed([f"city {k}" for k in cities])[0] == fg.Category(buckets=64)
 
 
 def test_truth_values_are_texts():
@@ -183,9 +183,9 @@ def test_lists_of_texts_are_sets():
     assert field == fg.Tags(["a", "b", "c"])
     assert isinstance(field, fg.Tags)
     assert note == '3 texts: "a" 2, "b" 1, "c" 1'  # a text counts once per list
-    many, _ = proposed([[f"t{k % 50}", f"t{k % 7}"] for k in range(500)])
+    many, _ = proposed([[f"t{k % 90}", f"t{k % 7}"] for k in range(900)])
     assert isinstance(many, fg.Tags)
-    assert many.buckets == 32
+    assert many.buckets == 64
 
 
 def test_lists_without_a_use():

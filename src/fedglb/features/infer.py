@@ -16,7 +16,8 @@ from fedglb.features.fields import Category, Field, Number, Tags, may_be_level
 from fedglb.features.schema import Features
 from fedglb.typing import FloatArray
 
-_PLACES = 32  # of texts: levels, or buckets if there are more of them; both cost the same
+_PLACES = 64  # of texts: levels, or buckets if there are more: texts that share a bucket cost most
+_SAFE = 32  # so few texts are levels, however rare each of them is
 _MOST = 0.9  # share of values: if the most frequent levels have it, all others are one
 _SEEN, _FEW = 3, 0.1  # texts seen so often have a smaller share of values: hashing is noise
 _KNOTS = 8  # numbers with no more values have a knot at each
@@ -276,10 +277,11 @@ def _texts(values: list[Any], listed: bool, missing: int) -> tuple[Field | None,
     note += ", …" * (len(counts) > 5)
     levels = sorted(text for text, _ in ranked if may_be_level(text))
     most = sum(count for _, count in ranked)
+    often = sum(count for _, count in ranked if count >= _SEEN)
+    if (len(counts) > _SAFE or not levels) and often < _FEW * total:
+        return None, f"{len(counts):,} different texts in {total:,}, none of them frequent"
     if levels and (len(counts) <= _PLACES or most >= _MOST * total):
         return kind(levels), note
-    if sum(count for _, count in ranked if count >= _SEEN) < _FEW * total:
-        return None, f"{len(counts):,} different texts in {total:,}, none of them frequent"
     return kind(buckets=_PLACES), note
 
 

@@ -445,4 +445,5 @@ def _plain(field: Field) -> dict[str, Any]:
         own = {"buckets": field.buckets}
     else:
         own = {"levels": list(field.levels)}
-    return {"kind": field.kind, **own, "weight": float(field.weight)}
+    weight = {} if field.weight == 1.0 else {"weight": float(field.weight)}
+    return {"kind": field.kind, **own, **weight}
