@@ -24,8 +24,8 @@ TABLES = {
         "name": "fedglb-ucb", "threshold": 0.5, "exploration": 0.3,
         "solver": {"name": "newton", "tolerance": 1e-14},
     },
-    # a rule without draws: an agent draws by the seed in its file
-    "auto": {"name": "fedglb-auto", "threshold": 0.5, "choice": "bayes"},
+    # a rule that draws nothing: an agent draws by the seed in its file
+    "auto": {"name": "fedglb-auto", "threshold": 0.5, "choice": {"name": "ucb", "ties": "first"}},
 }  # fmt: skip
 
 
