@@ -33,10 +33,10 @@ def past(tmp_path):
     return tmp_path / "past.parquet", X[kept], y[kept]
 
 
-@pytest.mark.parametrize("features", ["x", "a,b,c"])
-def test_a_warm_start(past, tmp_path, features):
+@pytest.mark.parametrize("columns", ["x", "a,b,c"])
+def test_a_warm_start(past, tmp_path, columns):
     file, X, y = past
-    command = ("import", file, "--into", tmp_path / "a.db", "--dim", 3, "--features", features)
+    command = ("import", file, "--into", tmp_path / "a.db", "--dim", 3, "--columns", columns)
     code, out, errors = agent(*command, "--json")
     assert (code, errors) == (0, "")
     assert json.loads(out)["absorbed"] == json.loads(out)["samples"] == 10
@@ -73,10 +73,10 @@ def rng():
     [
         (("--dim", 4), "4 numbers per row; found 3"),
         (("--dim", 3, "--reward", "rewrad"), "--reward = 'rewrad'"),
-        (("--dim", 3, "--features", "a,b,d"), "--features = 'd'"),
+        (("--dim", 3, "--columns", "a,b,d"), "--columns = 'd'"),
         (("--dim", 3, "--reward", "a"), "FILE[3] ="),
         (("--dim", 3, "--link", "cubic"), "--link = 'cubic'"),
-        ((), "--dim = None"),
+        ((), "--dim or --features is required"),
     ],
 )  # fmt: skip
 def test_what_is_not_allowed_leaves_no_samples(past, tmp_path, options, text):

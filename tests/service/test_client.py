@@ -10,7 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 
 import fedglb as fg
@@ -193,6 +195,76 @@ def test_the_async_client_has_the_same_calls():
 
     with scripted(CUT, (200, DECISION, {})) as (url, _):
         asyncio.run(use(url))
+
+
+def test_records_are_sent_as_they_are():
+    items = ({"price": np.float32(0.5), "tags": ("a",)}, MappingProxyType({"price": None}))
+    with scripted((200, DECISION, {})) as (url, asked), fg.AgentClient(url) as client:
+        given = {"ids": ["a", np.int64(2)], "context": {"age": np.int64(31)}, "exclude": ("a",)}
+        client.choose(items, **given)
+        client.choose(ARMS, ids=[], exclude=[])
+    wanted = {
+        "arms": [{"price": 0.5, "tags": ["a"]}, {"price": None}], "ids": ["a", 2],
+        "context": {"age": 31}, "exclude": ["a"],
+    }  # fmt: skip
+    assert {k: v for k, v in asked[0][1].items() if k != "key"} == wanted
+    assert {k: v for k, v in asked[1][1].items() if k != "key"} == {"arms": ARMS, "ids": []}
+
+
+def test_a_batch_of_records():
+    results = [{"status": 200, "decision": DECISION}]
+    with scripted((200, {"results": results}, {})) as (url, asked), fg.AgentClient(url) as client:
+        client.choose_batch([{"arms": [{"a": 1}], "context": {}, "exclude": ["x"], "t": 3}])
+    (sent,) = asked[0][1]["batch"]
+    assert sent.pop("key")
+    assert sent == {"arms": [{"a": 1}], "context": {}, "exclude": ["x"], "t": 3}
+
+
+def test_records_that_json_has_not_are_refused_before_they_are_sent():
+    client = fg.AgentClient("http://127.0.0.1:1", patience=0.0)
+    deep: list = []
+    deep.append(deep)
+    for arms, context, argument in [
+        ([{"price": math.nan}], None, "arms"),  # null would be a missing value
+        ([{"price": 1.0}], {"age": math.inf}, "context"),
+        ([{"price": object()}], None, "arms"),
+        ([{"price": 1.0}], {"age": deep}, "context"),
+    ]:
+        for call in (client.choose, client.preview):
+            with pytest.raises(fg.InvalidInput, match=f"^{argument} = "):
+                call(arms, context=context)
+
+
+def test_looking_inside():
+    weight = {"feature": "constant", "weight": 0.5, "sd": 0.25}
+    model = {"update": 3, "samples": 7, "weights": [weight]}
+    arm = {"arm_id": "a", "estimate": 0.5, "contributions": [{"feature": "x", "value": 1.0}]}
+    explanation = {"id": "a-1 &?", "played": arm, "runner_up": None}
+    previewed = {"arms": [{"arm": 0, "arm_id": "a", "estimate": 0.5, "probability": 1.0}]}
+    answers = [(200, each, {}) for each in (model, explanation, previewed) * 2]
+
+    async def same(url: str) -> list:
+        async with fg.AsyncAgentClient(url) as client:
+            return [
+                await client.model(),
+                await client.explain("a-1 &?"),
+                await client.preview([{"price": 1}], ["a"], context={}, exclude=["b"]),
+            ]
+
+    with scripted(*answers) as (url, asked), fg.AgentClient(url) as client:
+        found = [
+            client.model(),
+            client.explain("a-1 &?"),
+            client.preview([{"price": 1}], ["a"], context={}, exclude=["b"]),
+        ]
+        assert asyncio.run(same(url)) == found
+    assert found[0].strongest(1)[0].weight == 0.5
+    assert found[1].played.contributions[0].feature == "x"
+    assert found[2][0].probability == 1.0
+    paths = [path for path, _ in asked[:3]]
+    assert paths == ["/v1/model", "/v1/explain?id=a-1%20%26%3F", "/v1/preview"]
+    wanted = {"arms": [{"price": 1}], "ids": ["a"], "context": {}, "exclude": ["b"]}
+    assert asked[2][1] == asked[5][1] == wanted
 
 
 def test_arguments_that_are_not_allowed():

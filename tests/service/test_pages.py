@@ -13,13 +13,15 @@ from fedglb.federation import AgentStatus, Decision
 from fedglb.protocol.messages import SumsRequest
 from fedglb.service import messages
 from fedglb.service.agent import PATHS, make_app
-from fedglb.service.messages import Choose, Observe
+from fedglb.service.messages import Choose, Observe, Preview
 from fedglb.service.problem import TITLES
 from tests.service.asgi import get, post
 
 #: The names that applications in other languages rest on: none may change or go.
 FIELDS = {
-    "Choose": ["arms", "ids", "t", "key"],
+    "Choose": ["arms", "ids", "t", "key", "context", "exclude"],
+    "Preview": ["arms", "ids", "context", "exclude"],
+    "Previewed": ["arms"],
     "Observe": ["id", "reward"],
     "BatchBody": ["batch"],
     "Observed": ["id"],
@@ -38,7 +40,8 @@ OF_STATUS = {"connected", "admitted", "refused", "model", "samples", "requested_
 WANTED_PATHS = {
     ("POST", "/v1/choose"), ("POST", "/v1/choose/batch"), ("POST", "/v1/observe"),
     ("POST", "/v1/observe/batch"), ("GET", "/v1/status"), ("GET", "/v1/export"),
-    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"),
+    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("POST", "/v1/preview"),
+    ("GET", "/v1/model"), ("GET", "/v1/explain"),
 }  # fmt: skip
 PROBLEMS = {
     "invalid-input", "malformed", "too-large", "too-slow", "not-json", "unauthorized", "forbidden",
@@ -113,13 +116,22 @@ def test_every_path_is_described_and_every_description_is_a_path(app):
 def test_the_description_is_that_of_the_messages(app):
     described = get(app, "/openapi.json").json()
     schemas = described["components"]["schemas"]
-    for message in (Choose, Observe):
+    for message in (Choose, Observe, Preview):
         fields = {field.encode_name for field in msgspec.structs.fields(message)}
         assert set(schemas[message.__name__]["properties"]) == fields
         assert schemas[message.__name__]["additionalProperties"] is False
+    arm = schemas["Choose"]["properties"]["arms"]["items"]["anyOf"]
+    assert [each["type"] for each in arm] == ["array", "object"]
     text = get(app, "/openapi.json").body.decode()
     references = set(re.findall(r'"#/components/schemas/(\w+)"', text))
     assert references <= set(schemas)
+
+
+def test_examples_are_requests(app):
+    for path in PATHS:
+        if path.example is not None:
+            assert msgspec.convert(path.example, path.body)
+    assert '"price": 59.9' in get(app, "/docs").body.decode()
 
 
 def test_paths_and_problems():

@@ -22,6 +22,7 @@ from fedglb.studies import Finished, SweepStatus, pareto_front
 
 _MOST_SHOWN = 5
 _LOOK_EVERY = 1.0  # seconds
+_SLOW, _SAY_EVERY = 2.0, 10.0  # seconds until a delay is explained, and between two lines
 
 
 @functools.cache  # once per process
@@ -29,6 +30,26 @@ def announce_compilation() -> None:
     """Say that kernels are compiled, if this is the first run."""
     if cache().fresh:
         say("compiling the kernels (once; later runs start at once)")
+
+
+@contextmanager
+def explain_delay(text: Callable[[], str]) -> Iterator[None]:
+    """Say how far the work inside is, if it takes longer than 2 s, and then every 10 s."""
+    over = threading.Event()
+
+    def look() -> None:
+        wait = _SLOW
+        while not over.wait(wait):
+            say(text())
+            wait = _SAY_EVERY
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

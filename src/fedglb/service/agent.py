@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.federation import Agent, AgentStatus, Decision
+from fedglb.federation.agent.inside import Explanation, LearnedModel
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.messages import (
     BatchBody,
@@ -28,6 +32,8 @@ from fedglb.service.messages import (
     Observed,
     ObserveResult,
     ObserveResults,
+    Preview,
+    Previewed,
     ProblemDetails,
 )
 from fedglb.service.metrics import Metrics, agent_metrics
@@ -45,17 +51,40 @@ _FORMAT = {
     "in": "query",
     "schema": {"type": "string", "enum": ["ndjson", "parquet"], "default": "ndjson"},
 }
+_STRONGEST = {
+    "name": "strongest",
+    "in": "query",
+    "description": "Only so many weights: those farthest from 0, in their standard deviations.",
+    "schema": {"type": "integer", "minimum": 1},
+}
+_ID = {"name": "id", "in": "query", "required": True, "schema": {"type": "string"}}
 _POSTED = (400, 408, 413, 415, 503, 507)
+_RECORDS = {
+    "context": {"country": "DE", "age": 31},
+    "arms": [{"category": "shoes", "price": 59.9}, {"category": "books", "price": None}],
+    "ids": ["sneaker", "atlas"],
+}
 PATHS = (
     Path("/v1/choose", "POST", "Choose one of the arms.", Decision, Choose,
-         "A repeated key with the same arms returns the same decision.", _POSTED),
+         "Arms are vectors or, where the agent has a schema, records: all vectors, or all records. "
+         "A repeated key with the same arms returns the same decision.", _POSTED,
+         example={**_RECORDS, "exclude": ["atlas"], "key": "view-1"}),
     Path("/v1/choose/batch", "POST", "Choose several times, in order.", ChooseResults, ChooseBatch,
-         "Each item has its own status and error.", _POSTED),
+         "Each item has its own status and error.", _POSTED,
+         example={"batch": [{"arms": [[1.0, 0.0], [0.0, 1.0]]}, {"arms": [[0.6, 0.8]]}]}),
     Path("/v1/observe", "POST", "Report the reward of a decision.", Observed, Observe,
          "An answer means that the sample is in the agent's file. A second reward is refused "
-         "(409), and `same` says whether it equals the first.", (404, 409, 410, *_POSTED)),
+         "(409), and `same` says whether it equals the first.", (404, 409, 410, *_POSTED),
+         example={"id": "5f0c6e1a-1", "reward": 1.0}),
     Path("/v1/observe/batch", "POST", "Report several rewards, in order.", ObserveResults,
          ObserveBatch, "Each item has its own status and error.", _POSTED),
+    Path("/v1/preview", "POST", "Return what would be played, and how likely.", Previewed, Preview,
+         "Nothing is written or learned.", _POSTED, example=_RECORDS),
+    Path("/v1/model", "GET", "Return the weight of each feature.", LearnedModel,
+         problems=(400, 503), parameters=(_STRONGEST,)),
+    Path("/v1/explain", "GET", "Return why an arm was played.", Explanation, details=
+         "What each feature of the arm and of the runner-up adds, by the present model.",
+         problems=(400, 404, 410, 503), parameters=(_ID,)),
     Path("/v1/status", "GET", "Return the agent's status.", AgentStatus, problems=(503,)),
     Path("/v1/export", "GET", "Return the log, one row per decision.",
          ("application/x-ndjson", "application/vnd.apache.parquet"), problems=(400, 503),
@@ -68,10 +97,14 @@ PATHS = (
 _decode_choose = msgspec.json.Decoder(Choose).decode
 _decode_observe = msgspec.json.Decoder(Observe).decode
 _decode_batch = msgspec.json.Decoder(BatchBody).decode
+_decode_preview = msgspec.json.Decoder(Preview).decode
 _encode = msgspec.json.Encoder().encode  # NaN and infinity become null
 _JSON = "application/json"
 _TURN = 20  # items of a batch between two chances for other requests
 _ROWS, _BYTES = 10_000, 2**18  # of one piece of an export
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')  # of valid JSON
+_ARM: dict[type, str] = {dict: "record", list: "vector"}
+_COUNT = re.compile("[1-9][0-9]{0,8}")
 _PAGE = security_headers("style-src 'unsafe-inline'")
 
 
@@ -138,6 +171,9 @@ class AgentApi:
             "/v1/choose/batch": self.choose_batch,
             "/v1/observe": self.observe,
             "/v1/observe/batch": self.observe_batch,
+            "/v1/preview": self.preview,
+            "/v1/model": self.model,
+            "/v1/explain": self.explain,
             "/v1/status": self.status,
             "/v1/export": self.export,
             "/healthz": self.health,
@@ -180,21 +216,42 @@ class AgentApi:
 
     def _choose(self, body: bytes | msgspec.Raw) -> Decision:
         asked = _decode_choose(body)
-        if len(asked.arms) > self._limits.max_arms:
-            allowed = f"at most {self._limits.max_arms} arms"
-            raise InvalidInput("arms", f"{len(asked.arms)} arms", allowed)
-        return self._agent.choose(asked.arms, asked.ids, t=asked.t, key=asked.key)
+        return self._agent.choose(
+            self._arms(asked, body), asked.ids, context=asked.context, exclude=asked.exclude,
+            t=asked.t, key=asked.key,
+        )  # fmt: skip
 
     def _observe(self, body: bytes | msgspec.Raw) -> Observed:
         asked = _decode_observe(body)
+        _check_names(body, 2)
         self._agent.observe(asked.id, asked.reward)
         return Observed(asked.id)
+
+    def _arms(self, asked: Choose | Preview, body: bytes | msgspec.Raw) -> Any:
+        """Return the arms of a request: not too many, all vectors or all records."""
+        arms: list[Any] = asked.arms
+        if not arms:
+            raise InvalidInput("arms", [], "at least one arm")
+        if len(arms) > self._limits.max_arms:
+            allowed = f"at most {self._limits.max_arms} arms"
+            raise InvalidInput("arms", f"{len(arms)} arms", allowed)
+        records = [arm for arm in arms if type(arm) is dict]
+        if records and len(records) < len(arms):
+            first = type(arms[0])
+            k = next(k for k, arm in enumerate(arms) if type(arm) is not first)
+            raise InvalidInput(("arms", k), arms[k], f"a {_ARM[first]}, as arms[0] is")
+        given = sum(v is not None and v != [] for v in msgspec.structs.astuple(asked))
+        _check_names(body, given + sum(map(len, records)) + len(asked.context or ()))
+        return arms
 
     async def _each(
         self, request: Request, action: Callable[[msgspec.Raw], T]
     ) -> list[T | ProblemDetails]:
         """Call `action` with each item of a batch; return its results, or the problem."""
-        items = _decode_batch(await self._body(request)).batch
+        body = await self._body(request)
+        items = _decode_batch(body).batch
+        if body.count(b":") != 1 + sum(bytes(item).count(b":") for item in items):
+            raise _repeated("batch")
         if len(items) > self._limits.max_batch:
             allowed = f"at most {self._limits.max_batch} items"
             raise InvalidInput("batch", f"{len(items)} items", allowed)
@@ -232,6 +289,34 @@ class AgentApi:
             detail = f"a body must arrive within {self._limits.read_timeout} s"
             raise Refused(408, "too-slow", detail, {"Connection": "close"}) from None
         return b"".join(pieces)
+
+    # -- looking inside --------------------------------------------------------------------------
+
+    async def preview(self, request: Request) -> Response:
+        """Answer `POST /v1/preview`."""
+        body = await self._body(request)
+        asked = _decode_preview(body)
+        found = self._agent.preview(
+            self._arms(asked, body), asked.ids, context=asked.context, exclude=asked.exclude
+        )
+        return _json(Previewed(found))
+
+    async def model(self, request: Request) -> Response:
+        """Answer `GET /v1/model`."""
+        text = request.query_params.get("strongest")
+        if text is not None and not _COUNT.fullmatch(text):
+            raise InvalidInput("strongest", text, "a whole number >= 1")
+        found = self._agent.model()
+        if text is not None:
+            found = dataclasses.replace(found, weights=found.strongest(int(text)))
+        return _json(found)
+
+    async def explain(self, request: Request) -> Response:
+        """Answer `GET /v1/explain`."""
+        id_ = request.query_params.get("id")
+        if id_ is None:
+            raise InvalidInput("id", None, "the id of a decision: /v1/explain?id=ID")
+        return _json(self._agent.explain(id_))
 
     # -- the rest --------------------------------------------------------------------------------
 
@@ -291,6 +376,30 @@ def _too_large(limit: int) -> Refused:
     # the rest of the body is not read, so the connection cannot be used again
     detail = f"a body has at most {limit} bytes: send fewer arms, or smaller batches"
     return Refused(413, "too-large", detail, {"Connection": "close"})
+
+
+def _check_names(body: bytes | msgspec.Raw, count: int) -> None:
+    """Raise `Refused` if a name occurs twice in an object; `count`: different names, or fewer.
+
+    msgspec takes the last one. Each name has a colon outside of strings, so if there are `count`
+    of them no name was lost; else each object is looked at.
+    """
+    text = bytes(body)
+    if text.count(b":") == count or _STRINGS.sub(b"", text).count(b":") == count:
+        return
+    json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _repeated(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def _repeated(name: str) -> Refused:
+    return Refused(400, "malformed", f"the name {name!r} occurs twice in one object")
 
 
 def _json(value: Any) -> Response:

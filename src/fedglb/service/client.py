@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import io
+import json
 import math
 import os
 import random
@@ -14,15 +15,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedglb.errors import array, integer, number
+from fedglb.errors import InvalidInput, array, integer, number
+from fedglb.features.encode import Record
 from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailable
+from fedglb.federation.agent.inside import Explanation, LearnedModel, PreviewedArm
+from fedglb.federation.agent.records import is_records
 from fedglb.service.connections import Answer, Connections
-from fedglb.service.messages import ObserveResults, ProblemDetails
+from fedglb.service.messages import ObserveResults, Previewed, ProblemDetails
 from fedglb.service.problem import raised
 
 if TYPE_CHECKING:
@@ -75,6 +80,17 @@ class AgentClient:
     ... except fg.federation.Unavailable as error:
     ...     print("the service does not answer")
     the service does not answer
+
+    With records, where the service has a schema, and a look inside:
+
+    >>> try:
+    ...     items = [{"category": "shoes", "price": 59.9}, {"category": "books"}]
+    ...     decision = client.choose(items, ids=["sneaker", "atlas"], context={"country": "DE"})
+    ...     [w.feature for w in client.model().strongest(3)]
+    ...     client.explain(decision.id).played.contributions
+    ... except fg.federation.Unavailable as error:
+    ...     print("the service does not answer")
+    the service does not answer
     """
 
     def __init__(
@@ -95,9 +111,11 @@ class AgentClient:
 
     def choose(
         self,
-        arms: ArrayLike,
+        arms: ArrayLike | Sequence[Record],
         ids: Sequence[str | int] | None = None,
         *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
     ) -> Decision:
@@ -105,7 +123,7 @@ class AgentClient:
 
         Parameters
         ----------
-        arms, ids, t
+        arms, ids, context, exclude, t
             As in `Agent.choose`.
         key
             A name of this request: a repeated key, also from another process, returns the same
@@ -119,11 +137,11 @@ class AgentClient:
         Raises
         ------
         InvalidInput
-            `arms`, `ids`, `t` or `key` are invalid.
+            `arms`, `ids`, `context`, `exclude`, `t` or `key` are invalid.
         Unavailable
             The service did not answer within `patience`, or refused.
         """
-        body = self._get("POST", "/v1/choose", _request(arms, ids, t, key))
+        body = self._get("POST", "/v1/choose", _keyed(arms, ids, context, exclude, t, key))
         return _decision(msgspec.json.decode(body))
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
@@ -160,14 +178,15 @@ class AgentClient:
         Parameters
         ----------
         requests
-            Arguments of `choose`: ``{"arms": …, "ids": …}``.
+            Arguments of `choose`: ``{"arms": …, "ids": …, "context": …}``.
 
         Returns
         -------
         list of Decision or Exception
             A decision for each, or the error that `choose` would have raised.
         """
-        batch = [_request(r["arms"], r.get("ids"), r.get("t"), r.get("key")) for r in requests]
+        optional = ("ids", "context", "exclude", "t", "key")
+        batch = [_keyed(r["arms"], *(r.get(name) for name in optional)) for r in requests]
         found = msgspec.json.decode(self._get("POST", "/v1/choose/batch", {"batch": batch}))
         return [
             _decision(each["decision"])
@@ -198,6 +217,65 @@ class AgentClient:
             None if each.problem is None or (unsure and each.problem.same) else raised(each.problem)
             for each in results
         ]
+
+    # -- looking inside -------------------------------------------------------------------------
+
+    def model(self) -> LearnedModel:
+        """Return what the agent has learned: a weight for each feature, as `Agent.model` does."""
+        return msgspec.json.decode(self._get("GET", "/v1/model"), type=LearnedModel)
+
+    def explain(self, id: str) -> Explanation:  # noqa: A002
+        """Return why an arm was played: what each of its features adds, by the present model.
+
+        Parameters
+        ----------
+        id
+            The `id` of a decision that has not expired.
+
+        Returns
+        -------
+        Explanation
+            Of the arm played and, where arms were records, of the runner-up.
+
+        Raises
+        ------
+        UnknownDecision, DecisionExpired
+            There is no such decision any more.
+        Unavailable
+            The service did not answer within `patience`, or refused.
+        """
+        found = self._get("GET", f"/v1/explain?id={quote(id, safe='')}")
+        return msgspec.json.decode(found, type=Explanation)
+
+    def preview(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        ids: Sequence[str | int] | None = None,
+        *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
+    ) -> tuple[PreviewedArm, ...]:
+        """Return what `choose` would play, and how likely; nothing is written or learned.
+
+        Parameters
+        ----------
+        arms, ids, context, exclude
+            As in `Agent.choose`.
+
+        Returns
+        -------
+        tuple of PreviewedArm
+            One for each arm that is not excluded.
+
+        Raises
+        ------
+        InvalidInput
+            As `choose` does.
+        Unavailable
+            The service did not answer within `patience`, or refused.
+        """
+        found = self._get("POST", "/v1/preview", _request(arms, ids, context, exclude))
+        return msgspec.json.decode(found, type=Previewed).arms
 
     # -- status and log -------------------------------------------------------------------------
 
@@ -313,14 +391,17 @@ class AsyncAgentClient:
     @_sections_of(AgentClient.choose)
     async def choose(
         self,
-        arms: ArrayLike,
+        arms: ArrayLike | Sequence[Record],
         ids: Sequence[str | int] | None = None,
         *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
     ) -> Decision:
         """Choose one of the arms."""
-        return await self._run(lambda: self._client.choose(arms, ids, t=t, key=key))
+        given = {"context": context, "exclude": exclude, "t": t, "key": key}
+        return await self._run(lambda: self._client.choose(arms, ids, **given))  # type: ignore[arg-type]
 
     @_sections_of(AgentClient.observe)
     async def observe(self, id: str, reward: float) -> None:  # noqa: A002
@@ -338,6 +419,29 @@ class AsyncAgentClient:
     async def observe_batch(self, rewards: Iterable[tuple[str, float]]) -> list[Exception | None]:
         """Report several rewards, in order, with one request."""
         return await self._run(lambda: self._client.observe_batch(rewards))
+
+    async def model(self) -> LearnedModel:
+        """Return what the agent has learned: a weight for each feature, as `Agent.model` does."""
+        return await self._run(self._client.model)
+
+    @_sections_of(AgentClient.explain)
+    async def explain(self, id: str) -> Explanation:  # noqa: A002
+        """Return why an arm was played: what each of its features adds, by the present model."""
+        return await self._run(lambda: self._client.explain(id))
+
+    @_sections_of(AgentClient.preview)
+    async def preview(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        ids: Sequence[str | int] | None = None,
+        *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
+    ) -> tuple[PreviewedArm, ...]:
+        """Return what `choose` would play, and how likely; nothing is written or learned."""
+        return await self._run(
+            lambda: self._client.preview(arms, ids, context=context, exclude=exclude)
+        )
 
     async def status(self) -> AgentStatus:
         """Return the agent's status."""
@@ -362,19 +466,61 @@ class AsyncAgentClient:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
-def _request(
-    arms: ArrayLike, ids: Sequence[str | int] | None, t: int | None, key: str | None
+def _keyed(
+    arms: ArrayLike | Sequence[Record],
+    ids: Sequence[str | int] | None,
+    context: Record | None,
+    exclude: Sequence[str | int] | None,
+    t: int | None,
+    key: str | None,
 ) -> dict[str, object]:
-    """Return the body of a request, always with a key, so that it may be sent twice."""
-    asked: dict[str, object] = {
-        "arms": array("arms", arms, (None, None)).tolist(),
-        "key": secrets.token_urlsafe(12) if key is None else key,
-    }
-    if ids is not None:
-        asked["ids"] = [i.item() if isinstance(i, np.generic) else i for i in ids]
+    """Return the body of a request to choose, always with a key, so that it may be sent twice."""
+    asked = _request(arms, ids, context, exclude)
+    asked["key"] = secrets.token_urlsafe(12) if key is None else key
     if t is not None:
         asked["t"] = int(t)
     return asked
+
+
+def _request(
+    arms: ArrayLike | Sequence[Record],
+    ids: Sequence[str | int] | None,
+    context: Record | None,
+    exclude: Sequence[str | int] | None,
+) -> dict[str, object]:
+    """Return the body of a request to preview."""
+    given: Any = arms
+    records = is_records(given, context)
+    asked: dict[str, object] = {
+        "arms": _records("arms", given) if records else array("arms", given, (None, None)).tolist()
+    }
+    if ids is not None:
+        asked["ids"] = _names(ids)
+    if exclude:
+        asked["exclude"] = exclude if isinstance(exclude, str) else _names(exclude)
+    if context is not None:
+        asked["context"] = _records("context", context)
+    return asked
+
+
+def _names(given: Iterable[str | int]) -> list[str | int]:
+    return [i.item() if isinstance(i, np.generic) else i for i in given]
+
+
+def _records(argument: str, given: Any) -> msgspec.Raw:
+    """Return records as JSON; unlike msgspec, without NaN as null, which means a missing value."""
+    try:
+        return msgspec.Raw(json.dumps(given, default=_plain, allow_nan=False).encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(argument, type(given).__name__, f"values of JSON ({error})") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{value!r} is not a value of JSON")
 
 
 def _decision(table: dict[str, Any]) -> Decision:

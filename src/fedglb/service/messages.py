@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from fedglb.federation import Decision
+from fedglb.federation.agent.inside import PreviewedArm
 
 
 class Choose(msgspec.Struct, forbid_unknown_fields=True):
-    """The arguments of `Agent.choose`."""
+    """The arguments of `Agent.choose`: arms are vectors, or records where there is a schema."""
 
-    arms: list[list[float]]
+    arms: list[list[float] | dict[str, Any]]
     ids: list[str | int] | None = None
     t: int | None = None
     key: str | None = None
+    context: dict[str, Any] | None = None
+    exclude: list[str | int] = []
+
+
+class Preview(msgspec.Struct, forbid_unknown_fields=True):
+    """The arguments of `Agent.preview`, as those of `Choose`."""
+
+    arms: list[list[float] | dict[str, Any]]
+    ids: list[str | int] | None = None
+    context: dict[str, Any] | None = None
+    exclude: list[str | int] = []
+
+
+class Previewed(msgspec.Struct):
+    """What would be played: each arm that is not excluded."""
+
+    arms: tuple[PreviewedArm, ...]
 
 
 class Observe(msgspec.Struct, forbid_unknown_fields=True):

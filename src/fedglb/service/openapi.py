@@ -29,6 +29,7 @@ class Path:
     details: str = ""
     problems: Sequence[int] = ()  # status codes of refusals
     parameters: Sequence[dict[str, Any]] = ()  # of the query, as OpenAPI describes them
+    example: Any = None  # of a body
 
 
 def openapi(paths: Sequence[Path], token: bool) -> dict[str, Any]:
@@ -66,7 +67,10 @@ def _operation(path: Path) -> dict[str, Any]:
     if path.parameters:
         found["parameters"] = list(path.parameters)
     if path.body is not None:
-        found["requestBody"] = {"required": True, "content": _content(path.body)}
+        content = _content(path.body)
+        if path.example is not None:
+            content["application/json"]["example"] = path.example
+        found["requestBody"] = {"required": True, "content": content}
     for status in path.problems:
         content = {MEDIA_TYPE: _schema(ProblemDetails)}
         found["responses"][str(status)] = {"description": "Refused.", "content": content}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from fedglb.cli.agent.file import accept, backup, import_
+from fedglb.cli.agent.file import accept, backup
+from fedglb.cli.agent.import_log import import_
 from fedglb.cli.agent.key import key
 from fedglb.cli.agent.serve import serve
 

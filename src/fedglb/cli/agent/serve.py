@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
 
-from fedglb.cli.common import JsonEvents, in_panel, print_event, say
-from fedglb.cli.progress import announce_compilation
-from fedglb.cli.report_errors import extra, fail, report_errors
+from fedglb.cli.agent.problem import AgentProblem
+from fedglb.cli.common import JsonEvents, in_panel, print_event
+from fedglb.cli.progress import announce_compilation, explain_delay
+from fedglb.cli.report_errors import extra, report_errors
 from fedglb.errors import number, one_of
-from fedglb.federation.agent.decisions import DecisionRules, KeptArms, OnFullDisk
+from fedglb.federation.agent.decisions import (
+    DecisionRules,
+    KeptArms,
+    OnFullDisk,
+    WithoutRecords,
+)
 from fedglb.federation.agent.store import Durability
 from fedglb.links import LINKS
-from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
 
 _where, _agent, _limit = map(in_panel, ("Where it listens", "The agent", "Limits"))
 _EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
 _MODES = ("600", "660")
-_SLOW = 2.0  # seconds until a message explains the delay
 
 
 def serve(
@@ -33,6 +34,19 @@ def serve(
         Path | None, _agent("The client's folder, to take part in a federation.")
     ] = None,
     dim: Annotated[int | None, _agent("Alone: d, features per arm.")] = None,
+    features: Annotated[
+        Path | None, _agent("Alone: a TOML file, the schema by which records become arms.")
+    ] = None,
+    strict: Annotated[
+        bool, _agent("Refuse a record with a field that the schema does not have.")
+    ] = False,
+    without_records: Annotated[
+        str,
+        _agent(
+            "What another schema does with samples that came as vectors: "
+            f"{', '.join(get_args(WithoutRecords))}."
+        ),
+    ] = "refuse",
     link: Annotated[str, _agent(f"Alone: {', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _agent("Alone: S, the bound on ‖θ‖.")] = 1.0,
     explore: Annotated[float, _agent("The share of decisions drawn at random.")] = 0.0,
@@ -86,7 +100,7 @@ def serve(
     It listens on this machine only, or on a unix socket; any other address requires --token-file,
     --tls-cert and --tls-key.
 
-    Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
+    Example: fedglb agent serve shop-1.db --features features.toml --socket /run/shop/agent.sock
     """
     with extra("service", *_EXTRA):
         from fedglb.service.agent import RequestLimits, make_app
@@ -99,13 +113,18 @@ def serve(
         number("shutdown_timeout", shutdown_timeout, above=0.0)
         mode = int(one_of("socket_mode", socket_mode, _MODES), 8)
         listen = Listen.parse(http, token_file, tls_cert, tls_key, socket, mode)
-        problem, about = _problem(bundle, dim, link, radius)
+        given = AgentProblem.of(bundle, features, ProblemTable(dim, link, radius))
+        about = {"client": given.client, "dim": str(given.problem.dim)}
+        if given.federation is not None:
+            about["federation"] = given.federation
         from fedglb.federation import Agent
 
         _log_to_output(as_json)
-        with _explain_delay():
+        announce_compilation()
+        with explain_delay(lambda: "still opening: kernels are compiled, or samples replayed"):
             agent = Agent.open(
-                file, problem, bundle=bundle, explore=explore,
+                file, given.problem, bundle=bundle, features=given.features, strict=strict,
+                without_records=cast("WithoutRecords", without_records), explore=explore,
                 durable=cast("Durability", durable),
                 expire_after=expire_after, max_pending=max_pending,
                 log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
@@ -121,40 +140,6 @@ def serve(
 
             run(app, listen, shutdown_timeout, on_listening)
         print_event("stopped", "all requests are answered, and the file is closed", {}, as_json)
-
-
-def _problem(
-    bundle: Path | None, dim: int | None, link: str, radius: float
-) -> tuple[Problem, dict[str, str]]:
-    """Return the problem, and the facts about the agent for its page."""
-    if bundle is None:
-        if dim is None:
-            fail("--dim is required without --bundle", 2)
-        problem = ProblemTable(dim, link, radius).build()
-        return problem, {"client": "alone", "dim": str(dim)}
-    if dim is not None:
-        fail("--dim and --bundle exclude each other: the bundle has the federation's problem", 2)
-    with extra():
-        from fedglb.federation.bundle import Bundle
-    found = Bundle.read(bundle)
-    problem = found.agreement.problem
-    about = {"client": found.client, "federation": found.federation, "dim": str(problem.dim)}
-    return problem, about
-
-
-@contextmanager
-def _explain_delay() -> Iterator[None]:
-    """Print a message if loading or compiling kernels takes long."""
-    announce_compilation()
-    later = threading.Timer(
-        _SLOW, say, ["still opening: kernels are compiled, or samples replayed"]
-    )
-    later.daemon = True
-    later.start()
-    try:
-        yield
-    finally:
-        later.cancel()
 
 
 class _ToOutput(logging.Handler):
