@@ -57,9 +57,22 @@ def test_a_page_needs_nothing_from_elsewhere(app, path):
     assert found.headers["content-type"] == "text/html; charset=utf-8"
     assert found.headers["content-security-policy"].startswith("default-src 'none'")
     text = found.body.decode()
-    for wanted in ("prefers-color-scheme: dark", "width=device-width"):
-        assert wanted in text
-    assert not re.search(r"https?://|//\w|<script|<img|<link|@import|url\(|\bon\w+=", text)
+    assert "width=device-width" in text
+    loaded = re.findall(r'<(?:script|link|img)\b[^>]*(?:src|href)="([^"]*)"', text)
+    assert loaded == (["/icon.svg", "/page.css", "/agent.js"] if path == "/" else [])
+    for each in loaded:
+        part = get(app, each)
+        assert part.status == 200
+        text += part.body.decode().replace("http://www.w3.org/2000/svg", "")
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"https?://|[\"'(]//\w|@import|url\(|\bon\w+=| style=", text)
+
+
+def test_the_page_can_be_neither_framed_nor_sent_elsewhere(app):
+    policy = get(app, "/").headers["content-security-policy"]
+    for part in ("form-action 'none'", "frame-ancestors 'none'", "script-src 'self'"):
+        assert part in policy
+    assert "unsafe" not in policy
 
 
 def test_the_page_shows_totals_and_no_samples(app, agent):
@@ -106,7 +119,7 @@ def test_every_path_is_described_and_every_description_is_a_path(app):
         found = get(app, path.path) if path.method == "GET" else post(app, path.path, b"{}")
         assert found.status not in (404, 405), path
         assert str(found.status) in described["paths"][path.path][path.method.lower()]["responses"]
-    pages = {"/", "/docs", "/openapi.json"}
+    pages = {"/", "/docs", "/openapi.json", "/page.css", "/agent.js", "/icon.svg"}
     assert set(app.handlers) == set(described["paths"]) | pages
     text = get(app, "/docs").body.decode()
     for name in described["components"]["schemas"]:

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import re
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path as FilePath
@@ -20,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.federation import Agent, AgentStatus, Decision
 from fedglb.federation.agent.inside import Explanation, LearnedModel
+from fedglb.service.agent_page import AgentPage
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.messages import (
     BatchBody,
@@ -38,7 +38,7 @@ from fedglb.service.messages import (
 )
 from fedglb.service.metrics import Metrics, agent_metrics
 from fedglb.service.openapi import VERSION, Path, openapi
-from fedglb.service.pages import TEMPLATES, security_headers
+from fedglb.service.pages import TEMPLATES, security_headers, static_file
 from fedglb.service.problem import Refused, problem_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ _ROWS, _BYTES = 10_000, 2**18  # of one piece of an export
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')  # of valid JSON
 _ARM: dict[type, str] = {dict: "record", list: "vector"}
 _COUNT = re.compile("[1-9][0-9]{0,8}")
-_PAGE = security_headers("style-src 'unsafe-inline'")
+_DOCS = security_headers("style-src 'unsafe-inline'")
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,8 @@ class AgentApi:
         described: Mapping[str, Any],
     ) -> None:
         self._agent, self._limits, self._metrics = agent, limits, metrics
-        self._about, self._described = about, described
-        self._started, self._exports = time.time(), 0
-        # compile the templates now, not in a request
-        self._template = TEMPLATES.get_template("agent.html")
+        self._page, self._described = AgentPage(agent, metrics, about), described
+        self._exports = 0
         self._docs = TEMPLATES.get_template("docs.html").render(described=described)
 
     def handlers(self) -> dict[str, tuple[str, Handler]]:
@@ -181,6 +179,7 @@ class AgentApi:
             "/metrics": self.metrics,
         }
         pages: dict[str, Handler] = {"/": self.page, "/docs": self.docs, "/openapi.json": self.json}
+        pages |= dict.fromkeys(("/page.css", "/agent.js", "/icon.svg"), static_file)
         out = {path.path: (path.method, described[path.path]) for path in PATHS}
         return out | {path: ("GET", handler) for path, handler in pages.items()}
 
@@ -338,17 +337,12 @@ class AgentApi:
         return self._metrics.answer()
 
     async def page(self, _: Request) -> Response:
-        """Answer `GET /`: totals only, nothing about any decision."""
-        text = self._template.render(
-            about=self._about, status=msgspec.to_builtins(self._agent.status),
-            requests=sorted(self._metrics.counts().items()), version=VERSION,
-            started=self._started,
-        )  # fmt: skip
-        return _page(text)
+        """Answer `GET /`."""
+        return await self._page.document()
 
     async def docs(self, _: Request) -> Response:
         """Answer `GET /docs`."""
-        return _page(self._docs)
+        return Response(self._docs, headers=_DOCS, media_type="text/html")
 
     async def json(self, _: Request) -> Response:
         """Answer `GET /openapi.json`."""
@@ -404,10 +398,6 @@ def _repeated(name: str) -> Refused:
 
 def _json(value: Any) -> Response:
     return Response(_encode(value), media_type=_JSON)
-
-
-def _page(text: str) -> Response:
-    return Response(text, headers=_PAGE, media_type="text/html")
 
 
 class _Export(StreamingResponse):

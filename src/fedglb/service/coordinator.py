@@ -7,8 +7,6 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from prometheus_client.core import Metric
@@ -21,11 +19,10 @@ from fedglb.service.figures import bars, over_time
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.listening import Listen
 from fedglb.service.metrics import Metrics, coordinator_metrics
-from fedglb.service.pages import TEMPLATES, clock, duration, security_headers, size
+from fedglb.service.pages import TEMPLATES, clock, duration, security_headers, size, static_file
 from fedglb.service.problem import Refused
 from fedglb.service.server import serve_in_thread
 
-_FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _HEADERS = security_headers(
     "style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'"
 )
@@ -53,7 +50,7 @@ class Page:
             "/": self.document, "/status.json": self.status, "/events": self.events,
             "/metrics": self.metrics, "/healthz": self.health,
         }  # fmt: skip
-        paths |= {f"/{name}": self.file for name in _FILES}
+        paths |= dict.fromkeys(("/page.css", "/page.js", "/icon.svg"), static_file)
         return {path: ("GET", handler) for path, handler in paths.items()}
 
     def _latest(self) -> CoordinatorStatus:
@@ -95,11 +92,6 @@ class Page:
             raise Refused(503, "unavailable", f"no new status for {age:.0f} s")
         return PlainTextResponse("ok\n")
 
-    async def file(self, request: Request) -> Response:
-        """Answer `GET /page.css` and the other static files."""
-        name = request.url.path.removeprefix("/")
-        return Response(_content(name), media_type=_FILES[name])
-
     async def events(self, _: Request) -> Response:
         """Answer `GET /events`: server-sent events with the parts that have changed."""
         self._latest()
@@ -137,11 +129,6 @@ def serving(board: Board, listen: Listen) -> Iterator[str]:
             yield f"{url}/"
         finally:
             page.stopping = True
-
-
-@cache
-def _content(name: str) -> bytes:
-    return (Path(__file__).parent / "static" / name).read_bytes()
 
 
 def sections(status: CoordinatorStatus) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The geometry of the live page's figures; `templates/parts.html` draws them as SVG.
+"""The geometry of the pages' figures; `templates/parts.html` draws them as SVG.
 
 All x are percentages of the width, so that text keeps its size on a phone.
 """
@@ -9,11 +9,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fedglb.federation.agent.activity import Activity, Period
 from fedglb.federation.coordinator.events import UpdateStatus
 from fedglb.federation.coordinator.status import MemberStatus
 
 _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _MAX_UPDATES, _MAX_DOTS, _MAX_BARS = 200, 100, 15
+_MIN_PERIODS = 12  # shown: the older ones may be empty
+_LEFT = 8.0  # percent of the width for the levels' texts
 _TOP, _BELOW = 18, 24  # pixels above the highest level, and below the axis
 
 
@@ -62,6 +65,55 @@ def over_time(
     dots = [(*point, u) for point, u in zip(points, updates, strict=True)][-_MAX_DOTS:]
     levels = [(text(level), y(level)) for level in (top, top / 2)]
     return OverTime(label, height, bottom, levels, points, dots, first, last)
+
+
+@dataclass(frozen=True)
+class ByPeriod:
+    """One value per period of time, where there is one."""
+
+    label: str
+    height: int
+    bottom: int
+    levels: list[tuple[str, float]]
+    marks: list[tuple[float, float, str]]  # x of the period's middle, y, what it means
+    width: float  # of a period, in percent
+    zero: float  # y of the value 0
+    first: float
+    last: float
+
+    @property
+    def path(self) -> str:
+        """The marks as a line."""
+        return "M" + "L".join(f"{x:.2f} {y:.1f}" for x, y, _ in self.marks)
+
+
+def by_period(
+    activity: Activity,
+    value: Callable[[Period], float | None],
+    text: Callable[[Period], str],
+    label: str,
+    height: int,
+) -> ByPeriod | None:
+    """Return the figure of an agent's activity; None without a value."""
+    found = [(k, p, value(p)) for k, p in enumerate(activity.periods)]
+    amounts = [amount for _, _, amount in found if amount is not None]
+    if not amounts:
+        return None
+    top, low = _next_round(max(amounts)), min(amounts)
+    low = -_next_round(-low) if low < 0.0 else 0.0
+    bottom, missing = height - _BELOW, max(0, _MIN_PERIODS - len(found))
+    width = (100.0 - _LEFT) / (len(found) + missing)
+
+    def y(amount: float) -> float:
+        return bottom - (bottom - _TOP) * (amount - low) / (top - low)
+
+    marks = [
+        (_LEFT + width * (missing + k + 0.5), y(v), text(p)) for k, p, v in found if v is not None
+    ]
+    levels = [(f"{level:,.3g}", y(level)) for level in (top, (top + low) / 2.0, low) if level]
+    first = activity.periods[0].begin - missing * activity.width
+    last = activity.periods[-1].begin + activity.width
+    return ByPeriod(label, height, bottom, levels, marks, width, y(0.0), first, last)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import Response
+
+_FOLDER = Path(__file__).parent
+_KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 def clock(at: float | None) -> str:
@@ -59,7 +64,7 @@ def field(value: object) -> str:
 
 
 TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    loader=FileSystemLoader(_FOLDER / "templates"),
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -70,6 +75,17 @@ TEMPLATES.filters |= {
     "pretty": partial(json.dumps, indent=1, ensure_ascii=False), "commas": "{:,}".format,
     "percent": "{:.1%}".format, "short": "{:.3g}".format,
 }  # fmt: skip
+
+
+async def static_file(request: Request) -> Response:
+    """Answer `GET /page.css` and the other static files."""
+    name = request.url.path.removeprefix("/")
+    return Response(_content(name), media_type=_KINDS[Path(name).suffix])
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (_FOLDER / "static" / name).read_bytes()
 
 
 def security_headers(sources: str) -> dict[str, str]:

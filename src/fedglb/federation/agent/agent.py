@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from fedglb.algorithms import Algorithm, fedglb_auto
 from fedglb.errors import InvalidInput, number
 from fedglb.features import Features
 from fedglb.features.encode import Record
+from fedglb.federation.agent.activity import Activity
 from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import (
     Decision,
@@ -626,6 +628,31 @@ class Agent:
         True
         """
         return self._calls.preview(arms, ids, context, exclude)
+
+    def activity(self) -> Activity:
+        """Return recent decisions and their mean rewards, by time; no other call waits for it.
+
+        Returns
+        -------
+        Activity
+            Of the last 100,000 decisions, or those of the last 48 hours.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     for reward in (1.0, 0.0):
+        ...         agent.observe(agent.choose([[1.0, 0.0], [0.0, 1.0]]).id, reward)
+        ...     sum(period.decisions for period in agent.activity().periods)
+        2
+        """
+        self._client.check()
+        return self._client.store.activity(self._client.waiting, time.time())
+
+    @property
+    def features(self) -> Features | None:
+        """The schema by which records become arms; None: the agent takes vectors only."""
+        return self._client.agreement.features
 
     # -- the federation ---------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from fedglb.errors import InvalidInput, one_of
+from fedglb.federation.agent.activity import Activity, recent_activity
 from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.log_reader import LogEnd, LogReader
 from fedglb.federation.agent.update_store import (
@@ -572,6 +573,10 @@ class AgentStore:
         found = LogReader(self._file, end, dim, revision)
         self._readers.add(found)
         return found
+
+    def activity(self, pending: int, now: float) -> Activity:
+        """Return recent decisions by time, read by another connection."""
+        return recent_activity(self._file, pending, now)
 
     def backup(self, path: Path) -> None:
         """Write a copy of the file as it is now; others may write meanwhile."""
