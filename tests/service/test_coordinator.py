@@ -11,8 +11,11 @@ import time
 from contextlib import closing
 
 import msgspec
+import numpy as np
 import pytest
 
+import fedglb as fg
+from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.events import Alarm, EventStatus, UpdateStatus
 from fedglb.federation.coordinator.rewards import RewardStatus
@@ -23,7 +26,9 @@ from fedglb.federation.coordinator.status import (
     ScheduleStatus,
     Totals,
 )
+from fedglb.federation.coordinator.weights import WeightStatus, strongest_weights
 from fedglb.federation.operator.authority import Authority
+from fedglb.model import SharedModel
 from fedglb.service.coordinator import sections, serving
 from fedglb.service.listening import Listen
 from fedglb.service.metrics import coordinator_metrics
@@ -125,7 +130,44 @@ def test_the_status_is_the_picture(served, board):
     assert CoordinatorStatus.from_json(text.encode()) == board.latest
 
 
-def test_no_model_and_no_sample_is_in_the_picture():
+def test_the_strongest_weights_are_a_table(served, board):
+    assert "features have names where the federation has a schema" in asked(served)[2]
+    names = ("context.country=DE * arm.category=shoes", EVIL)
+    weights = tuple(WeightStatus(name, 1.25, 0.5) for name in names)
+    board.latest = picture(weights=weights)
+    text = asked(served)[2]
+    assert EVIL not in text
+    assert f'<td class="name">{names[0]}</td><td class="n">+1.250</td>' in text
+    assert '<td class="n soft">0.500</td>' in text
+
+
+def test_weights_are_those_of_the_model():
+    features = fg.Features(arm={"price": fg.Number([5, 50], weight=2.0)})
+    d, rng = features.dim, np.random.default_rng(0)
+    root = rng.normal(size=(d, d))
+    matrix, theta = root @ root.T + np.eye(d), rng.normal(size=d)
+    model = SharedModel(1, matrix, np.zeros(1), theta)
+    agreement = Agreement(features.problem(), fg.fedglb_auto(), 1, features=features)
+    found = {w.feature: w for w in strongest_weights(agreement, model)}
+    scale = np.array([1.0, 2.0, 2.0, 2.0]) / np.sqrt(5.0)
+    sd = np.sqrt(np.linalg.solve(matrix, np.eye(d)).diagonal())
+    for k, name in enumerate(features.names):
+        assert found[name].weight == pytest.approx(theta[k] * scale[k])
+        assert found[name].sd == pytest.approx(sd[k] * scale[k])
+    order = [abs(w.weight) / w.sd for w in found.values()]
+    assert order == sorted(order, reverse=True)
+    other = SharedModel(1, matrix, np.zeros(1), 2.0 * theta)  # kept weights are of one model
+    assert strongest_weights(agreement, other)[0].weight == 2.0 * next(iter(found.values())).weight
+    derived = SharedModel(1, matrix, np.zeros(1), b=matrix @ theta)
+    again = {w.feature: w.weight for w in strongest_weights(agreement, derived)}
+    assert again == pytest.approx({name: w.weight for name, w in found.items()})
+    assert strongest_weights(agreement, None) == ()
+    assert strongest_weights(agreement, SharedModel(1, np.eye(2), np.zeros(1), np.ones(2))) == ()
+    plain = Agreement(fg.Problem(dim=d), fg.fedglb_auto(), 1)
+    assert strongest_weights(plain, model) == ()
+
+
+def test_no_sample_is_in_the_picture():
     """Its fields are names, times, counts and texts: there is no array, and no list of numbers."""
     shown = json.loads(picture().to_json())
     assert not re.search(r"theta|matrix|gradient|hessian|\bx\b", picture().to_json().decode())

@@ -9,9 +9,11 @@ import string
 
 import pytest
 
+import fedglb as fg
 from tests.service.asgi import JSON, ask
 
-POSTS = ("/v1/choose", "/v1/observe", "/v1/choose/batch", "/v1/observe/batch")
+POSTS = ("/v1/choose", "/v1/observe", "/v1/choose/batch", "/v1/observe/batch", "/v1/preview")
+NAMES = ["arms", "ids", "t", "key", "id", "reward", "batch", "context", "exclude", "price", "x"]
 ALLOWED = {200, 400, 404, 409, 410, 413, 415}
 ODD = [
     b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1e999", b"1e-999", b"-0.0", b"9" * 400,
@@ -37,13 +39,20 @@ def value(rng: random.Random, depth: int = 0) -> bytes:
         return json.dumps(text).encode()
     inner = [value(rng, depth + 1) for _ in range(rng.randrange(4))]
     if kind == 6:
-        names = (
-            json.dumps(rng.choice(["arms", "ids", "t", "key", "id", "reward", "batch", "x"]))
-            for _ in inner
-        )
+        names = (json.dumps(rng.choice(NAMES)) for _ in inner)
         pairs = (name.encode() + b":" + each for name, each in zip(names, inner, strict=True))
         return b"{" + b",".join(pairs) + b"}"
     return b"[" + b",".join(inner) + b"]"
+
+
+def record(rng: random.Random) -> dict:
+    """Return a record, mostly of the schema."""
+    values = [None, 7.5, -1, 10**300, "a", "ß", True, ["new"], ["a", "a"], [], {}, [1], 1.5]
+    kinds = {"price": [7.5, 3, None, 10**400], "category": ["a", "ß", None], "tags": [["a"], []]}
+    return {
+        name: rng.choice(values if rng.random() < 0.1 else kinds.get(name, values))
+        for name in rng.sample(["price", "category", "tags", "more"], k=rng.randrange(4))
+    }
 
 
 def right(rng: random.Random, path: str, ids: list[str]) -> dict:
@@ -56,8 +65,14 @@ def right(rng: random.Random, path: str, ids: list[str]) -> dict:
     count = rng.choice([0, 1, 2, 3])
     dims = rng.choices([2, 2, 2, 3], k=count)
     asked = {"arms": [[rng.uniform(-0.8, 0.8) for _ in range(dim)] for dim in dims]}
+    if rng.random() < 0.5:
+        asked = {"arms": [record(rng) for _ in range(count)], "context": record(rng)}
     if rng.random() < 0.3:
         asked["ids"] = [rng.choice(["a", "b\x00", 1, -1, 2**70]) for _ in range(count)]
+    if rng.random() < 0.2:
+        asked["exclude"] = rng.choices(["a", "b\x00", 1, -1], k=rng.randrange(3))
+    if path == "/v1/preview":
+        return asked
     if rng.random() < 0.3:
         asked["t"] = rng.choice([0, 1, 5, 2**40, 2**60, -1])
     if rng.random() < 0.3:
@@ -83,6 +98,17 @@ def body(rng: random.Random, path: str, ids: list[str]) -> bytes:
     if kind == 4:
         return bytes(text[: rng.randrange(len(text) + 1)]) * rng.choice([1, 1, 2])
     return bytes(text)
+
+
+@pytest.fixture(params=["vectors", "records"])
+def agent(request, tmp_path):
+    fields = {"price": fg.Number([5, 50]), "category": fg.Category(), "tags": fg.Tags(buckets=4)}
+    schema = fg.Features(
+        arm=fields, context=fields, crosses=[("context.category", "arm.category")], budget=64
+    )
+    given = {"problem": fg.Problem(dim=2)} if request.param == "vectors" else {"features": schema}
+    with fg.Agent.open(tmp_path / "agent.db", **given) as out:
+        yield out
 
 
 @pytest.mark.some(1)
@@ -119,8 +145,8 @@ def test_whatever_comes_is_answered(app, agent, seed):
 def test_heads_of_all_kinds_are_answered(app):
     rng = random.Random(9)
     paths = ["/", "/docs", "/healthz", "/metrics", "/v1/status", "/v1/export"]
-    paths += ["/v1/choose", "/v1/%00"]
-    queries = ["", "?format=", "?format=parquet&format=%ff", "?%00"]
+    paths += ["/v1/choose", "/v1/%00", "/v1/model", "/v1/explain"]
+    queries = ["", "?format=", "?format=parquet&format=%ff", "?%00", "?id=%ff-1", "?strongest=-1"]
     names = ["host", "origin", "authorization", "content-type", "content-length", "accept", "range"]
 
     async def some() -> None:

@@ -65,8 +65,10 @@ def reload_under_load(folder: Folder, reload: str) -> list[str]:
     return views
 
 
-def kept(path: Path) -> dict[str, float]:
-    with fg.Agent.open(path, PROBLEM, wait=PATIENCE) as agent:  # its last owner may still end
+def kept(path: Path, features: fg.Features | None = None) -> dict[str, float]:
+    problem = None if features else PROBLEM
+    # its last owner may still end
+    with fg.Agent.open(path, problem, features=features, wait=PATIENCE) as agent:
         log = agent.export()
     return {id_: reward for id_, reward in zip(log["id"], log["reward"], strict=True) if reward}
 
@@ -116,7 +118,9 @@ def test_fastapi(tmp_path):
 def test_node(tmp_path):
     folder = Folder(tmp_path, section("applications.md", "Node.js"))
     serve, run = folder.commands
-    assert (serve, run) == ("fedglb agent serve shop-1.db --dim 3", "node shop.mjs")
+    wanted = ("fedglb agent serve shop-1.db --features features.toml", "node shop.mjs")
+    assert (serve, run) == wanted
+    schema = tmp_path / "features.toml"
 
     def shop(url: str, script: str = "shop.mjs") -> subprocess.CompletedProcess:
         return node(
@@ -124,16 +128,26 @@ def test_node(tmp_path):
             env={**os.environ, "AGENT": url}, timeout=PATIENCE,
         )  # fmt: skip
 
-    with Service(tmp_path / "shop-1.db", "--dim", "3", "--http", "127.0.0.1:0") as running:
+    options = ("--features", schema, "--http", "127.0.0.1:0")
+    with Service(tmp_path / "shop-1.db", *options) as running:
         for _ in range(2):
             done = shop(running.url)
             assert done.returncode == 0, done.stderr
-            assert done.stdout.strip() in ("news", "sports", "weather")
-        (tmp_path / "wrong.mjs").write_text(
-            'import { observe } from "./shop.mjs";\nawait observe("made-up", 1.0);\n'
-        )
-        done = shop(running.url, "wrong.mjs")
-        assert done.returncode == 1
-        assert "decision" in done.stderr
+            played, strongest, count, shares = done.stdout.splitlines()
+            assert (played, count) == ("sneaker", "3")
+            assert strongest in (*fg.Features.read(schema).names, "effect of the arm")
+            assert sum(map(float, shares.strip("[] ").split(","))) == pytest.approx(1.0)
+        for call, said in [
+            ('observe("made-up", 1.0)', "decision"),
+            ('explain("made-up")', "decision"),
+            ('choose([{ price: "cheap" }])', "arms[0].price = 'cheap'"),
+            ("model(0)", "strongest"),
+        ]:
+            (tmp_path / "wrong.mjs").write_text(
+                f'import * as agent from "./agent.mjs";\nawait agent.{call};\n'
+            )
+            done = shop(running.url, "wrong.mjs")
+            assert done.returncode == 1
+            assert said in done.stderr
         assert running.stop() == 0
-    assert list(kept(tmp_path / "shop-1.db").values()) == [1.0] * 3
+    assert list(kept(tmp_path / "shop-1.db", fg.Features.read(schema)).values()) == [1.0] * 2

@@ -152,6 +152,7 @@ def sections(status: CoordinatorStatus) -> dict[str, str]:
         "updates-figure": macros.samples_over_time(model) if counted else macros.uncounted(),
         "duration-figure": macros.seconds_over_time(seconds),
         "samples-figure": macros.bars(bars(status.members)) if counted else macros.uncounted(),
+        "weights": macros.weights(status.weights) if status.weights else macros.unweighted(),
         "members-count": macros.members_count(status.members),
         "members": macros.members(status.members, ends),
         "updates": macros.updates(status.updates[::-1]),

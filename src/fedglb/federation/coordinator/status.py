@@ -1,4 +1,4 @@
-"""The status of a coordinator: one snapshot without samples or models.
+"""The status of a coordinator: one snapshot without samples; of the model, the strongest weights.
 
 The live page, `fedglb federation status` and the metrics show the same snapshot.
 """
@@ -25,6 +25,7 @@ from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
+from fedglb.federation.coordinator.weights import WeightStatus, strongest_weights
 from fedglb.privacy import state
 from fedglb.provenance import release
 
@@ -131,6 +132,7 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     privacy: PrivacyStatus | None = None
     secure_sums: SumsStatus | None = None
     caveats: tuple[str, ...] = ()  # limits of the proofs: see `Algorithm.caveats`
+    weights: tuple[WeightStatus, ...] = ()  # the strongest of the model, where there is a schema
 
     @property
     def present(self) -> int:
@@ -215,6 +217,7 @@ def status_of(
             bundle.agreement.min_members, roster.digest.hex(), roster.names
         ),
         caveats=session.agreement.algorithm.caveats(session.agreement.problem, federated=True),
+        weights=strongest_weights(session.agreement, coordinator.model),
     )  # fmt: skip
 
 
