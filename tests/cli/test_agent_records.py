@@ -265,3 +265,20 @@ def test_vectors_are_dropped_by_another_schema_if_the_owner_says_so(tmp_path, sc
     with dropped as running, fg.AgentClient(running.url) as client:
         assert client.status.samples == 0
         assert running.stop() == 0
+
+
+def test_a_federation_brings_its_schema(tmp_path, schema):
+    made = in_process.federation(
+        "init", tmp_path / "f", "--name", "demo", "--features", schema, "--clients", "shop-1"
+    )
+    assert made.returncode == 0, made.stderr
+    bundle = tmp_path / "f" / "clients" / "shop-1"
+    file = lines(tmp_path / "past.ndjson", ROWS)
+    code, _, errors = agent("import", file, "--into", tmp_path / "a.db", "--bundle", bundle)
+    assert (code, errors) == (0, "")
+    options = (tmp_path / "a.db", "--bundle", bundle, "--http", "127.0.0.1:0")
+    with Service(*options) as running, fg.AgentClient(running.url) as client:
+        assert client.status.samples == 3
+        client.choose([{"price": 3}], context={"country": "DE"})
+        assert client.export()["record"][-1] == '{"arm":{"price":3},"context":{"country":"DE"}}'
+        assert running.stop() == 0

@@ -72,3 +72,11 @@ def test_a_unix_socket_has_its_mode_and_replaces_only_what_a_killed_process_left
     with pytest.raises(fg.InvalidInput, match="socket"), listen.bound():
         pass
     assert path.read_text() == "mine"
+
+
+def test_answers_are_sent_at_once():
+    with Listen.parse("127.0.0.1:0").bound() as (listener, url):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -24,7 +24,11 @@ from tests.federation.helpers.nats_federation import PATIENCE, eventually
 from tests.service.federated import AGREED, DIM, Federated
 
 #: An own export and an own answer are the only places where samples may be.
-EXPORT, CALLS = "/v1/export", {"/v1/choose", "/v1/choose/batch", "/v1/observe", "/v1/observe/batch"}
+EXPORT = "/v1/export"
+CALLS = {
+    "/v1/choose", "/v1/choose/batch", "/v1/observe", "/v1/observe/batch", "/v1/preview",
+    "/v1/explain",
+}  # fmt: skip
 UP = ("/..", "/../..", "/../../..", "/%2e%2e", "/%2e%2e/%2e%2e", "/..%2f..", "/.%2e", "/..\\..")
 
 

@@ -154,7 +154,7 @@ def test_options_that_are_refused_before_there_is_a_file(tmp_path, monkeypatch, 
         assert error.argument == said, options
         assert list(tmp_path.iterdir()) == [], options
     for said, options in (
-        ("--dim is required without --bundle", []),
+        ("--dim or --features is required without --bundle", []),
         ("--dim and --bundle exclude each other", ["--bundle", "nothing", *ALONE]),
     ):
         found = serve("a.db", *options)

@@ -84,7 +84,7 @@ class AgentClient:
     With records, where the service has a schema, and a look inside:
 
     >>> try:
-    ...     items = [{"category": "shoes", "price": 59.9}, {"category": "books"}]
+    ...     items = [{"category": "shoes", "price": 59.9}, {"category": "books", "price": 12}]
     ...     decision = client.choose(items, ids=["sneaker", "atlas"], context={"country": "DE"})
     ...     [w.feature for w in client.model().strongest(3)]
     ...     client.explain(decision.id).played.contributions

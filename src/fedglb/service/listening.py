@@ -127,7 +127,11 @@ def _in_url(host: str) -> str:
 def _listen_on_port(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        # Connections inherit it. asyncio sets it only on sockets that name their protocol, and
+        # else each answer after a connection's first waits 40 ms for the reader's acknowledgement.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise Unavailable(f"{host}:{port}: {error.strerror}") from None
