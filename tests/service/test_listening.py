@@ -75,8 +75,9 @@ def test_a_unix_socket_has_its_mode_and_replaces_only_what_a_killed_process_left
 
 
 def test_answers_are_sent_at_once():
-    with Listen.parse("127.0.0.1:0").bound() as (listener, url):
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))):
-            accepted, _ = listener.accept()
-            with accepted:
-                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    with (
+        Listen.parse("127.0.0.1:0").bound() as (listener, _),
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

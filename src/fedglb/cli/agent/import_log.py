@@ -102,21 +102,22 @@ def import_(
     with report_errors(if_open="stop it, import, and start it again", **_NAMES):
         table = ProblemTable(dim, link, radius, noise, curvature)
         given = AgentProblem.of(bundle, features, table)
-        if given.features is None or columns is not None:
-            found = _vectors(file, (columns or "x").split(","), reward, given.problem.dim)
-        else:
-            found = _records(file, reward)
-        name = key or f"file {checksum(file.read_bytes())}"
-        samples = f"{len(found.rewards):,} samples"
-        with (
-            Agent.open(into, given.problem, bundle=bundle, features=given.features) as agent,
-            explain_delay(lambda: f"still learning from {samples}"),
-            _in_file(found.places),
-        ):
-            count = agent.absorb(
-                found.arms, found.rewards, contexts=found.contexts or None, key=name, ids=found.ids
-            )
-            total, ignored = agent.status.samples, agent.status.ignored
+        found, doing = Samples([], [], 0), "reading"
+        with explain_delay(lambda: f"still {doing}: {len(found.rewards):,} samples"):
+            if given.features is None or columns is not None:
+                found = _vectors(file, (columns or "x").split(","), reward, given.problem.dim)
+            else:
+                _read_records(file, reward, found)
+            name, doing = key or f"file {checksum(file.read_bytes())}", "learning"
+            with (
+                Agent.open(into, given.problem, bundle=bundle, features=given.features) as agent,
+                _in_file(found.places),
+            ):
+                count = agent.absorb(
+                    found.arms, found.rewards, contexts=found.contexts or None, key=name,
+                    ids=found.ids,
+                )  # fmt: skip
+                total, ignored = agent.status.samples, agent.status.ignored
     if as_json:
         print_json({
             "absorbed": count, "left_out": found.left_out, "samples": total, "key": name,
@@ -148,31 +149,27 @@ def _in_file(places: Sequence[str]) -> Iterator[None]:
 # -- records ---------------------------------------------------------------------------------------
 
 
-def _records(file: Path, reward: str) -> Samples:
-    """Return the samples of a file of records."""
-    found = Samples([], [], 0)
-    arms = found.arms
+def _read_records(file: Path, reward: str, found: Samples) -> None:
+    """Add the samples of a file of records."""
     ids: list[str | int | None] = []
-    with explain_delay(lambda: f"still reading {file}: {len(arms):,} samples so far"):
-        for place, row in _rows(file, reward):
-            if row.get(reward) is None:
-                found.left_out += 1
-                continue
-            with under(source=place):
-                if not isinstance(row.get("arm"), dict):
-                    raise InvalidInput("arm", row.get("arm"), "a record: fields by name")
-                found.rewards.append(number(reward, row[reward]))
-                ids.append(_id(row.get("id")))
-            arms.append(row["arm"])
-            found.contexts.append(row.get("context"))
-            found.places.append(place)
-    if not arms:
+    for place, row in _rows(file, reward):
+        if row.get(reward) is None:
+            found.left_out += 1
+            continue
+        with under(source=place):
+            if not isinstance(row.get("arm"), dict):
+                raise InvalidInput("arm", row.get("arm"), "a record: fields by name")
+            found.rewards.append(number(reward, row[reward]))
+            ids.append(_id(row.get("id")))
+        found.arms.append(row["arm"])
+        found.contexts.append(row.get("context"))
+        found.places.append(place)
+    if not ids:
         raise InvalidInput("FILE", str(file), "a file with at least one reward")
     found.ids = [each for each in ids if each is not None] or None
     if found.ids is not None and len(found.ids) < len(ids):
         with under(source=found.places[ids.index(None)]):
             raise InvalidInput("id", None, "the arm's id, as in other rows")
-    return found
 
 
 def _id(value: Any) -> str | int | None:
