@@ -65,6 +65,7 @@ Start <self>
 docs/tutorial/first_steps
 docs/tutorial/own_choice_rule
 docs/applications
+docs/records
 docs/operate
 docs/privacy
 docs/research
