@@ -47,7 +47,7 @@ def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> N
         samples = [sample for part in found for sample in part]
         y, n = np.array([sample.reward for sample in samples]), len(samples)
         numbers = np.array([(s.sequence, s.step) for s in samples], dtype=np.int64).reshape(-1, 2)
-        model = AdoptedModel(max(after, durable.adopted), 0, None)
+        model = AdoptedModel(after, 0, None)
         left = SampleNumbers(numbers.T.copy())
         fresh = durable.learned(Samples.over(np.concatenate(rows), y, n), left, model, agreement)
         with durable.locked():

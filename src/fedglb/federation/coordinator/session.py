@@ -278,7 +278,7 @@ class CoordinatorSession:
         self._emit_rarely("schema", client, text, now)
         gone = session == self.members.session(client) != ""
         out = self._leave(client, "its schema is older", now) if gone else []
-        message = NewSchema(revision, self.driver.lost_up_to, json.dumps(features.plain()))
+        message = NewSchema(revision, self.driver.last_of_old_schemas, json.dumps(features.plain()))
         return [*out, self._encode(client, message, session)]
 
     def _unknown_model(self, client: str, update: int) -> str | None:
