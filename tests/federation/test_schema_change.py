@@ -61,6 +61,7 @@ def settle(running: Harness, who: str | None = "a") -> np.ndarray:
     assert counts == {node.name: node.fed for node in running.all()}  # nothing is lost
     newest = 0
     if who is not None:
+        running.until(lambda: changed(running) and running.idle)
         newest = running.coordinator.finished
         running.nodes[who].agent_session.ask()
 

@@ -7,6 +7,7 @@ samples have grown by a fixed share, and all updates together cost a few passes 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 
@@ -27,12 +28,15 @@ class OwnUpdates:
     def __init__(self, durable: DurableClient, answers: UpdateAnswers) -> None:
         self._durable, self._answers = durable, answers
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._coordinator = self._restored()
 
     def _restored(self) -> Coordinator:
         """Return the coordinator of the last update; without its state it starts at θ = 0."""
         durable, agreement = self._durable, self._durable.agreement
-        kept = durable.store.own_coordinator()
+        with durable.locked():
+            durable.ready()
+            kept = durable.store.own_coordinator()
         if kept is not None:
             found = Coordinator.from_arrays(agreement.algorithm, agreement.setting, kept)
             if found.finished == durable.adopted:
@@ -47,18 +51,20 @@ class OwnUpdates:
         new = len(client.samples) - client.covered
         if new < max(_FIRST, _GROWTH * client.covered):
             return
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
+                self._thread.start()
 
     def _run(self) -> None:
-        try:
-            self._update()
-        except Unavailable:  # closed meanwhile
-            return
-        except Exception:
-            log.exception("an update failed: the agent goes on with the model it has")
-            self._coordinator = self._restored()
+        with contextlib.suppress(Unavailable):  # closed meanwhile
+            try:
+                self._update()
+            except Unavailable:
+                raise
+            except Exception:
+                log.exception("an update failed: the agent goes on with the model it has")
+                self._coordinator = self._restored()
 
     def _update(self) -> None:
         durable, coordinator = self._durable, self._coordinator

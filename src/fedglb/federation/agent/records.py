@@ -21,7 +21,6 @@ class Offer:
 
     arms: Sequence[Record]
     context: Record | None
-    encoder: Encoder  # of the schema by which they became `table`
     table: FloatArray
 
     @classmethod
@@ -29,7 +28,7 @@ class Offer:
         """Encode records; raise `InvalidInput` if they are invalid, or there is no schema."""
         if encoder is None:
             raise InvalidInput("arms", "records", "vectors: the agent was opened without features")
-        return cls(arms, context, encoder, encoder.encode(arms, context))
+        return cls(arms, context, encoder.encode(arms, context))
 
     def kept(self, arm: int, runner_up: int | None, ids: Sequence[str | int] | None) -> bytes:
         """Return what a decision keeps: the context, the arm played, and the next best one."""
