@@ -252,7 +252,7 @@ class _CrossColumn:
     def encode(self, blocks: Mapping[str, FloatArray], out: FloatArray) -> None:
         products = blocks[self._first][:, :, None] * blocks[self._second][:, None, :]
         if self._places is None:
-            out[:] = products.reshape(len(products), -1)
+            out[:] = products.reshape(len(products), self.size)
             return
         row, i, j = np.nonzero(products)
         flat = row * self.size + self._places[i, j]

@@ -30,7 +30,8 @@ from fedglb.setting import Setting
 LEAP = 2**44
 #: With more features a covariance does not fit into a message (8 MiB).
 LARGEST_DIM = 1400
-_LARGEST_MODEL = 2**20 - 1024  # numbers
+#: Numbers of a model in one message.
+LARGEST_MODEL = 2**20 - 1024
 #: The fact with the members of secure sums, which may change.
 ROSTER = "roster"
 #: The facts that follow from the schema of records, which may change.
@@ -71,7 +72,7 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             problem, algorithm, self.max_clients, self.reward_limit, features, self.revision,
             self.minimum,
         )  # fmt: skip
-        d, room = problem.dim, _LARGEST_MODEL - triangle_size(problem.dim) - problem.dim
+        d, room = problem.dim, LARGEST_MODEL - triangle_size(problem.dim) - problem.dim
         if agreement.effects * (d + 3) > room:
             allowed = f"at most {room // (d + 3)}: a model of {d} features is one message of 8 MiB"
             raise InvalidInput(("algorithm", "effects"), agreement.effects, allowed)

@@ -130,6 +130,8 @@ def whole_log(path: Path, dim: int) -> pl.DataFrame:
     """Return the log of a file that nobody has open as `Agent.export` does, without the bundle."""
     store = AgentStore(path, "process")
     try:
-        return pl.concat(store.log(LogEnd(store.last_number(), 2**62), dim, 1).batches(10_000))
+        revision = int((store.agreed or {})["revision"])
+        end = LogEnd(store.last_number(), 2**62)
+        return pl.concat(store.log(end, dim, revision).batches(10_000))
     finally:
         store.close()

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
+from fedglb.federation.agent.agent import _numbered, opened_client
 from fedglb.federation.agent.application_calls import ApplicationCalls
-from fedglb.federation.agent.decisions import DecisionRules
-from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.decisions import DecisionRules, WithoutRecords
 from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import Agreement
@@ -24,10 +24,11 @@ from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.federation.wire.codec import decode_down, encode
+from fedglb.federation.wire.codec import Malformed, decode_down, encode
 from fedglb.federation.wire.messages import Goodbye, Upward
-from fedglb.protocol.messages import Derivatives
+from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel
 from fedglb.protocol.update import IDLE
+from tests.federation.helpers.shop import past
 
 DIM, BEAT, TICK, DOWN_FOR = 2, 0.5, 0.05, 2.0
 PATIENT = CoordinatorPolicy(time_limit=1e4, absent_after=1e4, grace=1e4)
@@ -47,19 +48,27 @@ class Node:
     """An agent's file and what works on it; it can be closed and opened again."""
 
     def __init__(
-        self, name: str, path: Path, agreement: Agreement, seed: int, explore: float = 0.0
+        self,
+        name: str,
+        path: Path,
+        agreement: Agreement,
+        seed: int,
+        explore: float = 0.0,
+        without_records: WithoutRecords = "refuse",
     ) -> None:
         self.name, self.path, self.agreement = name, path, agreement
-        self._rules = DecisionRules(explore)
+        self._rules = DecisionRules(explore, without_records=without_records)
         self.rng = np.random.default_rng(seed)
         self.ids: list[str] = []
+        self.fed = 0  # samples of records
         self.next_beat = 0.0
         self.open()
 
     def open(self) -> None:
+        """Open the file as `Agent.open` does; `agreement` is what the bundle has."""
         file = AgentStore(self.path, "process")
-        file.agree(self.agreement.facts())
-        self.learner = DurableClient(self.name, self.agreement, file, self._rules)
+        agreement = _numbered(file, self.agreement, alone=False)
+        self.learner = opened_client(self.name, agreement, file, self._rules, {})
         self.calls = ApplicationCalls(self.learner)
         self.agent_session = AgentSession(self.learner, file.instance, "test")
         self.up = True
@@ -81,6 +90,21 @@ class Node:
             if step:
                 self.agent_session.note_trigger(step)
 
+    def serve(self, n: int) -> None:
+        """Take the next samples of the shop's records."""
+        arms, rewards, contexts, ids = past(self.name, self.fed + n)
+        for k in range(self.fed, self.fed + n):
+            made = self.calls.choose([arms[k]], [ids[k]], context=contexts[k])
+            step = self.calls.observe(made.id, rewards[k])
+            self.ids.append(made.id)
+            self.fed += 1
+            if step:
+                self.agent_session.note_trigger(step)
+
+    @property
+    def revision(self) -> int:
+        return self.learner.agreement.revision
+
 
 class Harness:
     """Agents, a coordinator, and the network between them."""
@@ -101,7 +125,7 @@ class Harness:
     ) -> None:
         self.folder, self.policy = folder, policy
         self.agreement = agreed() if agreement is None else agreement
-        self.rng, self.dim = np.random.default_rng(seed), self.agreement.problem.dim
+        self.rng = np.random.default_rng(seed)
         self.loss, self.twice, self.delay, self.explore = loss, twice, delay, explore
         self.now, self._count = 0.0, 0
         self._heap: list[tuple[float, int, str, str, bytes]] = []
@@ -109,6 +133,7 @@ class Harness:
         self.lost: Callable[[str, str, Any], bool] = lambda way, name, message: False
         self.events: list[CoordinatorEvent] = []
         self._wakes: list[tuple[float, str]] = []
+        self.revisions: dict[int, set[int]] = {}  # of the schemas in each update
         self.nodes = {name: self._node(name, ord(name[-1])) for name in names}
         self.begin(after)
         for node in self.nodes.values():
@@ -126,10 +151,23 @@ class Harness:
 
     def begin(self, after: int = 0) -> None:
         self.file = CoordinatorStore(self.folder / "coordinator.db", self.agreement)
+        self._start_session(after)
+
+    def _start_session(self, after: int = 0) -> None:
         self.session = CoordinatorSession(
             self.agreement, self.file, self.policy, self.events.append, after, lambda: self.now
         )
         self.tell(self.session.start(self.now))
+
+    def change_features(self, features: fg.Features, *, to_nodes: bool = False) -> None:
+        """Give the running coordinator another schema, as its service does when it finds one."""
+        revision = self.agreement.revision + 1
+        self.agreement = self.agreement.with_features(features, revision)
+        if to_nodes:  # the owners have brought the new bundles: they count from the next start
+            for node in self.nodes.values():
+                node.agreement = self.agreement
+        self.file.change_schema(self.agreement)
+        self._start_session()
 
     def crash(self) -> None:
         """End the coordinator without writing anything, and start it again."""
@@ -202,11 +240,13 @@ class Harness:
 
     def say(self, node: Node, message: Upward) -> None:
         self.said.append((self.now, "up", node.name, message))
+        if isinstance(message, Covariance | ModelSums | Derivatives):
+            self.revisions.setdefault(message.update, set()).add(node.revision)
         self._post("up", node.name, encode(message, node.agent_session.session), message)
 
     def tell(self, outgoing: Sequence[Outgoing]) -> None:
         for name, payload in outgoing:
-            message = decode_down(payload, name, self.dim, self.agreement.effects)[1]
+            message = self._decoded(self.session.agreement, name, payload)[1]
             self.said.append((self.now, "down", name, message))
             self._post("down", name, payload, message)
 
@@ -218,7 +258,7 @@ class Harness:
         out = self.session.receive(name, message, self.now)
         self.tell(out)
         return [
-            decode_down(payload, to, self.dim, self.agreement.effects)[1]
+            self._decoded(self.session.agreement, to, payload)[1]
             for to, payload in out
             if to == name
         ]
@@ -232,6 +272,10 @@ class Harness:
             self._count += 1
             heapq.heappush(self._heap, (arrives, self._count, way, name, payload))
 
+    @staticmethod
+    def _decoded(agreement: Agreement, name: str, payload: bytes) -> tuple[str, Any]:
+        return decode_down(payload, name, agreement.problem.dim, agreement.effects)
+
     def _arrive(self, way: str, name: str, payload: bytes) -> None:
         if way == "up":
             self.tell(self.session.receive(name, payload, self.now))
@@ -239,10 +283,15 @@ class Harness:
         node = self.nodes.get(name)
         if node is None or not node.up:
             return
-        session, message = decode_down(payload, name, self.dim, self.agreement.effects)
+        try:
+            session, message = self._decoded(node.learner.agreement, name, payload)
+        except Malformed:  # of another schema
+            return
         if session in ("", node.agent_session.session):
             for answer in node.agent_session.receive(message):
                 self.say(node, answer)
+            if isinstance(message, NewModel) and node.model == message.update:
+                self.revisions.setdefault(message.update, set()).add(node.revision)
 
     def arrive(self, between: Callable[[], None] = lambda: None) -> None:
         """Let all arrive that is due, and all that follows from it.

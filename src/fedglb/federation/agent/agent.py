@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -225,15 +225,8 @@ class Agent:
             preload(agreement, alone=found is None)
             with named_damage("agent", path):
                 roster = None if found is None else _roster(store, found, follow_roster)
-                wanted = agreement = _numbered(store, agreement, alone=found is None)
-                if _is_changed(store, agreement):  # open it under its own schema first
-                    agreement = _in_file(store, agreement)
-                plain = None if agreement.features is None else agreement.features.plain()
-                store.agree({**agreement.facts(), **whose}, roster, plain)
-                client = DurableClient(name, agreement, store, rules)
-                if wanted is not agreement:
-                    change_schema(client, wanted, after=0)
-                renew_rows(client)  # of a change that was interrupted
+                agreement = _numbered(store, agreement, alone=found is None)
+                client = opened_client(name, agreement, store, rules, whose, roster)
             session = AgentSession(client, store.instance, release())
             session.rewards = RewardTotals() if report_rewards else None
             if found is None:
@@ -733,6 +726,30 @@ class Agent:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def opened_client(
+    name: str,
+    agreement: Agreement,
+    store: AgentStore,
+    rules: DecisionRules,
+    whose: Mapping[str, str],
+    roster: bytes | None = None,
+) -> DurableClient:
+    """Return the client of a file, with the schema of this agreement; raise if it is another one.
+
+    `whose` are the facts about the federation and the client.
+    """
+    wanted = agreement
+    if _is_changed(store, agreement):  # open it under its own schema first
+        agreement = _in_file(store, agreement)
+    plain = None if agreement.features is None else agreement.features.plain()
+    store.agree({**agreement.facts(), **whose}, roster, plain)
+    client = DurableClient(name, agreement, store, rules)
+    if wanted is not agreement:
+        change_schema(client, wanted, after=client.adopted)
+    renew_rows(client)  # of a change that was interrupted
+    return client
 
 
 def _bundle(folder: str | os.PathLike[str]) -> Bundle:

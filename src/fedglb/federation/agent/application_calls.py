@@ -94,7 +94,7 @@ class ApplicationCalls:
         key: str | None,
         context: Record | None,
     ) -> Decision:
-        durable = self._durable
+        durable, encoder = self._durable, self._durable.encoder
         table, columns, offer = self._arms(arms, context)
         arm_ids = _checked_ids(ids, len(table))
         if t is not None:
@@ -102,7 +102,7 @@ class ApplicationCalls:
         digest = "" if key is None else self._digest(key)
         with durable.locked():
             durable.ready()
-            if offer is not None and offer.encoder is not durable.encoder:  # a new schema
+            if durable.encoder is not encoder:  # a new schema
                 table, columns, offer = self._arms(arms, context)
             revision = durable.agreement.revision
             if digest and (before := durable.store.keyed(digest, revision)) is not None:

@@ -36,7 +36,7 @@ class DurableClient:
     def __init__(
         self, name: str, agreement: Agreement, store: AgentStore, rules: DecisionRules
     ) -> None:
-        self.name, self.agreement, self.rules, self.store = name, agreement, rules, store
+        self.name, self.rules, self.store = name, rules, store
         self._lock = threading.Lock()
         self._long = threading.Lock()  # serialises long calls; acquired before `_lock`
         self._process = os.getpid()
@@ -45,22 +45,23 @@ class DurableClient:
         # neither repeated nor lost.
         self.seed = int.from_bytes(store.seed[:8], "little")
         self._algorithm = rules.applied_to(agreement.algorithm)
-        self.encoder = self.encoder_of(agreement)
+        self.use_schema(agreement)
         self.noise = PreparedNoise()
         self.number = 0  # of the newest decision
         self._read()
 
-    def encoder_of(self, agreement: Agreement) -> Encoder | None:
-        """Return the encoder of an agreement's schema; None: arms are vectors."""
-        return (
-            None if agreement.features is None else Encoder(agreement.features, self.rules.strict)
-        )
+    def use_schema(self, agreement: Agreement) -> None:
+        """Use this agreement, and encode records by its schema."""
+        self.agreement, features = agreement, agreement.features
+        #: Of records that come, and of records that were taken under any schema; None: vectors.
+        self.encoder = None if features is None else Encoder(features, self.rules.strict)
+        self.reencoder = None if features is None else Encoder(features)
 
     def renewed(self, records: Sequence[bytes], rows: Sequence[bytes]) -> list[bytes]:
         """Return rows of an older schema under the present one; an arm's name stays."""
-        assert self.encoder is not None
+        assert self.reencoder is not None
         named = (self.agreement.setting.width - self.agreement.problem.dim) * STORED.itemsize
-        X = reencoded(self.encoder, records)
+        X = reencoded(self.reencoder, records)
         return [as_bytes(x) + row[len(row) - named :] for x, row in zip(X, rows, strict=True)]
 
     def _read(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.records import encoded_again, marks_of
 from fedglb.kernels.layout import INVERSE, OFFSET, SHIFTED
 from fedglb.protocol import Client
 from fedglb.typing import FloatArray
@@ -182,11 +183,12 @@ def explained(durable: DurableClient, id: str, number: int, prefix: str) -> Expl
         client, runner_up = durable.protocol_client, None
         played = _explained(durable, client, x[:d], x[d:], arm_id)
         kept = {} if record is None else json.loads(record)
-        if "runner_up" in kept and durable.encoder is not None:
-            other = durable.encoder.encode([kept["runner_up"]], kept["context"])[0]
+        if "runner_up" in kept and durable.reencoder is not None:
+            other = encoded_again(durable.reencoder, [kept["runner_up"]], [kept["context"]])[0]
             other_id = kept.get("runner_up_id")
             ids = None if other_id is None else [other_id]
-            names = client.names(other[:, None], ids) if ids else np.full(x.size - d, -1.0)
+            marks = marks_of([kept["runner_up"]])
+            names = client.names(marks, ids) if ids else client.known_names(marks)
             runner_up = _explained(durable, client, other, names, other_id)
     return Explanation(id, played, runner_up)
 

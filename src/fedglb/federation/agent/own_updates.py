@@ -7,8 +7,11 @@ samples have grown by a fixed share, and all updates together cost a few passes 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+
+import numpy as np
 
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.update_answers import UpdateAnswers
@@ -19,6 +22,7 @@ from fedglb.protocol.messages import Evaluate, Message, NewModel, SumsRequest, S
 log = logging.getLogger(__name__)
 _FIRST = 10  # samples before the first update, and between two
 _GROWTH = 0.3  # of the samples, from update to update
+_STEPS, _STILL = 10, 0.03  # updates at most, and how much θ may still move after the last one
 
 
 class OwnUpdates:
@@ -27,12 +31,15 @@ class OwnUpdates:
     def __init__(self, durable: DurableClient, answers: UpdateAnswers) -> None:
         self._durable, self._answers = durable, answers
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._coordinator = self._restored()
 
     def _restored(self) -> Coordinator:
         """Return the coordinator of the last update; without its state it starts at θ = 0."""
         durable, agreement = self._durable, self._durable.agreement
-        kept = durable.store.own_coordinator()
+        with durable.locked():
+            durable.ready()
+            kept = durable.store.own_coordinator()
         if kept is not None:
             found = Coordinator.from_arrays(agreement.algorithm, agreement.setting, kept)
             if found.finished == durable.adopted:
@@ -47,18 +54,29 @@ class OwnUpdates:
         new = len(client.samples) - client.covered
         if new < max(_FIRST, _GROWTH * client.covered):
             return
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
+                self._thread.start()
 
     def _run(self) -> None:
-        try:
+        with contextlib.suppress(Unavailable):  # closed meanwhile
+            try:
+                self._settle()
+            except Unavailable:
+                raise
+            except Exception:
+                log.exception("an update failed: the agent goes on with the model it has")
+                self._coordinator = self._restored()
+
+    def _settle(self) -> None:
+        """Update until θ stands still: an update is one step, shortened far from the fit."""
+        for _ in range(_STEPS):
+            before = self._durable.protocol_client.shared_theta.copy()
             self._update()
-        except Unavailable:  # closed meanwhile
-            return
-        except Exception:
-            log.exception("an update failed: the agent goes on with the model it has")
-            self._coordinator = self._restored()
+            after = self._durable.protocol_client.shared_theta
+            if np.linalg.norm(after - before) <= _STILL * np.linalg.norm(after):
+                return
 
     def _update(self) -> None:
         durable, coordinator = self._durable, self._coordinator

@@ -21,7 +21,6 @@ class Offer:
 
     arms: Sequence[Record]
     context: Record | None
-    encoder: Encoder  # of the schema by which they became `table`
     table: FloatArray
 
     @classmethod
@@ -29,7 +28,7 @@ class Offer:
         """Encode records; raise `InvalidInput` if they are invalid, or there is no schema."""
         if encoder is None:
             raise InvalidInput("arms", "records", "vectors: the agent was opened without features")
-        return cls(arms, context, encoder, encoder.encode(arms, context))
+        return cls(arms, context, encoder.encode(arms, context))
 
     def kept(self, arm: int, runner_up: int | None, ids: Sequence[str | int] | None) -> bytes:
         """Return what a decision keeps: the context, the arm played, and the next best one."""
@@ -87,4 +86,30 @@ def _plain(value: Any) -> Any:
 def reencoded(encoder: Encoder, kept: Sequence[bytes]) -> FloatArray:
     """Return the arms of what decisions kept, shape (n, d)."""
     found = [json.loads(each) for each in kept]
-    return encoder.encode_rows([f["arm"] for f in found], [f["context"] for f in found])
+    return encoded_again(encoder, [f["arm"] for f in found], [f["context"] for f in found])
+
+
+def encoded_again(
+    encoder: Encoder, arms: Sequence[Record], contexts: Sequence[Record]
+) -> FloatArray:
+    """Return the arms of records that were taken under another schema, shape (n, d).
+
+    A value that this schema refuses counts as missing: the other one may not have had its field,
+    and then did not check it.
+    """
+    try:
+        return encoder.encode_rows(arms, contexts)
+    except InvalidInput:
+        rows = [_readable(encoder, *pair) for pair in zip(arms, contexts, strict=True)]
+        return np.concatenate(rows)
+
+
+def _readable(encoder: Encoder, arm: Record, context: Record) -> FloatArray:
+    """Return one arm, without the values that the schema refuses; shape (1, d)."""
+    given = {"arms": dict(arm), "contexts": dict(context)}
+    while True:
+        try:
+            return encoder.encode_rows([given["arms"]], [given["contexts"]])
+        except InvalidInput as error:
+            side, _, name = error.path
+            given[str(side)][str(name)] = None

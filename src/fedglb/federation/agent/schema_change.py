@@ -14,8 +14,9 @@ import numpy as np
 
 from fedglb.errors import InvalidInput
 from fedglb.features import Encoder
+from fedglb.features.encode import Record
 from fedglb.federation.agent.durable_client import DurableClient
-from fedglb.federation.agent.records import reencoded
+from fedglb.federation.agent.records import encoded_again, reencoded
 from fedglb.federation.agent.store import StoredSample
 from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers, as_bytes, as_floats
 from fedglb.federation.agreement import Agreement
@@ -34,9 +35,8 @@ def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> N
     if durable.one_pass:
         allowed = "the schema as it is: with privacy each sample is released once"
         raise InvalidInput("features", f"revision {agreement.revision}", allowed)
-    encoder = durable.encoder_of(agreement)
-    assert encoder is not None
     assert agreement.features is not None
+    encoder = Encoder(agreement.features)
     drop = durable.rules.without_records == "drop"
     named = agreement.setting.width - agreement.problem.dim  # numbers behind an arm's features
     with durable.long_calls():  # nothing is forgotten or absorbed meanwhile
@@ -47,7 +47,7 @@ def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> N
         samples = [sample for part in found for sample in part]
         y, n = np.array([sample.reward for sample in samples]), len(samples)
         numbers = np.array([(s.sequence, s.step) for s in samples], dtype=np.int64).reshape(-1, 2)
-        model = AdoptedModel(max(after, durable.adopted), 0, None)
+        model = AdoptedModel(after, 0, None)
         left = SampleNumbers(numbers.T.copy())
         fresh = durable.learned(Samples.over(np.concatenate(rows), y, n), left, model, agreement)
         with durable.locked():
@@ -62,7 +62,7 @@ def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> N
             facts = {**before, **agreement.facts()}
             durable.stale = True
             durable.store.change_schema(facts, agreement.features.plain(), model.update, drop)
-            durable.agreement, durable.encoder = agreement, encoder
+            durable.use_schema(agreement)
             durable.snapshots = {}
             durable.waiting = durable.store.count_waiting()
             durable.hold(fresh, left)
@@ -72,8 +72,7 @@ def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> N
 
 def renew_rows(durable: DurableClient) -> None:
     """Write the rows of an older schema anew, some at a time; the application goes on."""
-    encoder = durable.encoder
-    while encoder is not None:
+    while (encoder := durable.reencoder) is not None:
         with durable.locked():
             durable.ready()
             old = durable.store.outdated(durable.agreement.revision, _AT_ONCE)
@@ -81,13 +80,17 @@ def renew_rows(durable: DurableClient) -> None:
                 return
             rows = durable.renewed([each.record for each in old], [each.x for each in old])
             offered = [
-                None
-                if each.offered is None
-                else as_bytes(encoder.encode(json.loads(each.offered), each.context))
+                None if each.offered is None else _offered(encoder, each.offered, each.context)
                 for each in old
             ]
             every = zip((each.number for each in old), rows, offered, strict=True)
             durable.store.renew(durable.agreement.revision, list(every))
+
+
+def _offered(encoder: Encoder, records: bytes, context: Record) -> bytes:
+    """Return all arms of a decision under a schema."""
+    arms = json.loads(records)
+    return as_bytes(encoded_again(encoder, arms, [context] * len(arms)))
 
 
 def _next(durable: DurableClient, after: int, most: int, drop: bool) -> list[StoredSample]:

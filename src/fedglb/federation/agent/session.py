@@ -141,7 +141,6 @@ class AgentSession:
         self.sums: AgentSums | None = None  # set if the federation has secure sums
         self.follows_roster = False  # set if the owner allows it
         self._instance, self._software = instance, software
-        self._facts = client.agreement.facts()
         #: The step of an open request for an update, 0 without one.
         self.requested_at = self.answers.triggered_at()
         # The application requested an update later than this one that covers the samples up to this
@@ -155,7 +154,9 @@ class AgentSession:
 
     def hello(self) -> Hello:
         """Return the first message on every new connection."""
-        return Hello(self._instance, self.client.adopted, self._software, self._facts)
+        return Hello(
+            self._instance, self.client.adopted, self._software, self.client.agreement.facts()
+        )
 
     def beat(self) -> Heartbeat | Hello:
         """Return a heartbeat, which repeats a request for an update; before admission, hello."""
@@ -240,18 +241,24 @@ class AgentSession:
         if message.revision <= max(client.agreement.revision, self._refused_schema):
             return []
         try:
+            if client.agreement.features is None:
+                raise InvalidInput("features", "a schema", "none: this federation has vectors")
             tables = json.loads(message.features)
+            if not isinstance(tables, dict):
+                raise InvalidInput("features", tables, "the tables of a schema")
             features = Features.from_plain(tables, source="the federation's schema")
             agreement = client.agreement.with_features(features, message.revision)
             preload(agreement)
             change_schema(client, agreement, message.after)
-        except (InvalidInput, ValueError) as error:
+        except (InvalidInput, ValueError, RecursionError) as error:
             self._refused_schema = message.revision
             self.admitted = False
             self.refused = f"schema {message.revision} of the federation: {error}"
             log.error("refused a new schema, and continues with the old one: %s", error)
             return []
-        self._facts, self.admitted, self.refused = agreement.facts(), False, None
+        self.admitted, self.refused = False, None
+        with self._adopted:  # there is no model: all samples are new
+            self.requested_at = max(self.requested_at, self.answers.triggered_at())
         log.info("changed to schema %d, d = %d", message.revision, features.dim)
         return [self.hello()]
 
@@ -281,7 +288,7 @@ class AgentSession:
             log.warning("the agent continues with the roster it had: %s", error)
             return []
         self.sums, client.agreement = sums, bundle.agreement
-        self._facts, self.admitted = bundle.agreement.facts(), False
+        self.admitted = False
         log.info("follows the smaller roster %s", bundle.agreement.roster)
         return [self.hello()]
 

@@ -99,6 +99,7 @@ _ROSTER = "roster"  # the accepted one, as in its file
 _FEATURES = "features"  # the schema of records, as JSON
 _COORDINATOR = "own_coordinator"  # of an agent that is alone
 _LAST_FORGOTTEN = "last_number"  # the highest number of a decision when some were forgotten
+_MOVED = "moved"  # whether rows have grown since the last `scrub` with a whole copy
 _EXPIRED = "expired"  # number of expired decisions
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
 _BARE = "FROM decisions WHERE x IS NOT NULL AND record IS NULL"
@@ -271,6 +272,7 @@ class AgentStore:
     def renew(self, revision: int, rows: Sequence[tuple[int, bytes, bytes | None]]) -> None:
         """Write rows (number, row, offered arms) that were encoded again."""
         with transaction(self._db):
+            set_fact(self._db, _MOVED, 1)
             for number, x, offered in rows:
                 self._db.execute(
                     "UPDATE decisions SET x = ?, revision = ? WHERE number = ?",
@@ -458,8 +460,14 @@ class AgentStore:
     def scrub(self) -> bool:
         """Empty the write-ahead log, the last copy of the deleted rows.
 
+        Where rows were encoded again and have grown, SQLite has split pages and left copies in
+        them: then the whole file is written anew first, once.
+
         False: another reader blocks it; try again.
         """
+        if fact(self._db, _MOVED):
+            self._db.execute("VACUUM")
+            self._db.execute("DELETE FROM facts WHERE name = ?", (_MOVED,))
         busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         return not busy
 

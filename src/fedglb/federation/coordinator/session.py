@@ -273,13 +273,13 @@ class CoordinatorSession:
         """Send the schema to a client with an older one: it is in no update until it has it."""
         features = self.agreement.features
         assert features is not None
+        if session and session == self.members.session(client):
+            return []  # it came late: this session has the newer schema
         before, revision = hello.agreement["revision"], self.agreement.revision
         text = f"{client} has schema {before}, and is sent schema {revision}: no update has it yet"
         self._emit_rarely("schema", client, text, now)
-        gone = session == self.members.session(client) != ""
-        out = self._leave(client, "its schema is older", now) if gone else []
-        message = NewSchema(revision, self.driver.lost_up_to, json.dumps(features.plain()))
-        return [*out, self._encode(client, message, session)]
+        message = NewSchema(revision, self.driver.last_of_old_schemas, json.dumps(features.plain()))
+        return [self._encode(client, message, session)]
 
     def _unknown_model(self, client: str, update: int) -> str | None:
         """Return why a client that holds this model is not admitted, or None if it may hold it.

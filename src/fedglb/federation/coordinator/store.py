@@ -56,6 +56,7 @@ _AGREEMENT = "agreement"
 _TYPICAL = "typical_samples"  # of a client: see `WeightRule`
 # Of a federation whose updates are on a schedule: its start, a Unix time, and the number of
 # scheduled times done.
+_OLD_SCHEMAS = "old_schemas"  # the last update of the schemas before this one
 _START, _DONE = "schedule_start", "schedule_done"
 _RELEASED = "released"  # the last one-pass update with sums of each client's file, as JSON
 
@@ -183,9 +184,11 @@ class CoordinatorStore:
             self._db.execute("UPDATE state SET arrays = x''")
             self._db.execute("UPDATE started_updates SET ended = 1")
             number, _ = self.last_started()
-            newest = self._db.execute("SELECT max(number) FROM finished_updates").fetchone()[0]
-            if (newest or 0) > number:
-                self.skip_updates(newest)
+            set_fact(self._db, _OLD_SCHEMAS, number)
+
+    def last_of_old_schemas(self) -> int:
+        """Return the last update of the schemas before this one, 0 if there is none."""
+        return int(fact(self._db, _OLD_SCHEMAS) or 0)
 
     def members(self) -> dict[str, MemberRecord]:
         """Return all clients ever admitted."""

@@ -103,6 +103,8 @@ class UpdateDriver:
             store.skip_updates(after)
         #: An update whose model agents may have, but not this file: it was lost, or is old.
         self.lost_up_to = self.coordinator.started = max(known, after)
+        #: Models up to this update are of older schemas of records.
+        self.last_of_old_schemas = store.last_of_old_schemas()
         self._typical = store.typical_samples()
         self.stragglers = Stragglers()
         self._started_at, self._bytes_before = -math.inf, 0

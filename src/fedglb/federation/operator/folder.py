@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedglb.federation.agreement import LARGEST_MODEL
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.certificates import IssuedCertificate
 from fedglb.federation.names import COORDINATOR, identity
@@ -108,6 +109,17 @@ def limits(settings: FederationSettings) -> nats_config.ServerLimits:
     """Return the server's limits for a federation of this size."""
     agreement = settings.agreement.build()
     return nats_config.ServerLimits(agreement.largest_answer, agreement.max_clients)
+
+
+def first_limits(settings: FederationSettings) -> nats_config.ServerLimits:
+    """Return the limits for `nats.conf`, which never changes: a running server cannot reload it.
+
+    So with a schema of records, which may grow, they are those of the largest model.
+    """
+    agreement = settings.agreement
+    if agreement.features is None:
+        return limits(settings)
+    return nats_config.ServerLimits(LARGEST_MODEL, agreement.max_clients)
 
 
 def write_accounts(folder: Path, registry: Registry) -> None:

@@ -26,8 +26,8 @@ from fedglb.federation.operator.folder import (
     accounts,
     bundle,
     context_of,
+    first_limits,
     issue,
-    limits,
     min_members,
     opened,
     place_of,
@@ -149,15 +149,15 @@ def change_features(folder: str | Path, features: Features) -> tuple[int, bool]:
         if before.features is None:
             allowed = "a federation with a schema: this one was made with --dim"
             raise InvalidInput("folder", str(folder), allowed)
-        if before.algorithm.privacy is not None or before.minimum is not None:
-            allowed = "the schema as it is: with privacy or secure sums each sample is sent once"
+        solver = before.algorithm.global_update
+        if solver is not None and solver.one_pass:  # as with privacy and with secure sums
+            allowed = f"the schema as it is: with {before.algorithm.name} each sample is sent once"
             raise InvalidInput("features", f"revision {before.revision + 1}", allowed)
         changed = features != before.features
         revision = before.revision + changed
         table = msgspec.structs.replace(table, features=features.plain(), revision=revision)
         _ = table.build()  # raises if the model does not fit into a message
         new = replace(old, settings=msgspec.structs.replace(old.settings, agreement=table))
-        _raise_pending(place / SERVER, old.settings, new.settings)
         new.write_settings(place / AUTHORITY)
         write_accounts(place / SERVER, new)
         nats_server.reload(place / SERVER)
@@ -166,15 +166,6 @@ def change_features(folder: str | Path, features: Features) -> tuple[int, bool]:
             if member.is_dir():
                 bundle(member, new.settings).write_agreement()
         return revision, changed
-
-
-def _raise_pending(server: Path, before: FederationSettings, after: FederationSettings) -> None:
-    """Let larger messages wait in the server, where its configuration is as `init` wrote it."""
-    path = server / nats_config.NATS
-    old, new = (f"max_pending: {limits(each).pending}\n" for each in (before, after))
-    text = path.read_text(encoding="utf-8")
-    if limits(after).pending > limits(before).pending and old in text:
-        atomic_write(path, text.replace(old, new).encode(), mode=0o600)
 
 
 def check_empty(place: Path) -> None:
@@ -216,7 +207,9 @@ def _build(
     atomic_write(server / "ca.pem", authority.pem, mode=0o644)
     atomic_write(server / nats_config.ACCOUNTS, accounts(registry), mode=0o600)
     for folder in (unfinished, place):  # first checked with paths of `unfinished`
-        text = nats_config.nats(folder / SERVER, settings.bind, settings.port, limits(settings))
+        text = nats_config.nats(
+            folder / SERVER, settings.bind, settings.port, first_limits(settings)
+        )
         atomic_write(server / nats_config.NATS, text.encode(), mode=0o600)
         if folder is unfinished and nats_server.found():
             nats_server.check(server)
