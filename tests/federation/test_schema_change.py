@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.federation.agent import session as agent_session
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.wire.messages import NewSchema
@@ -22,6 +23,12 @@ POLICY = CoordinatorPolicy(time_limit=60.0, absent_after=120.0, grace=30.0)
 LOSSY = {"loss": 0.25, "twice": 0.25, "delay": 1.0}
 SCHEMAS = {"new": NEW, "equal": EQUAL}
 both = pytest.mark.parametrize("name", ALGORITHMS)
+
+
+@pytest.fixture(autouse=True)
+def one_update(monkeypatch):
+    """A change asks for one update, and not for more until the fit stands still."""
+    monkeypatch.setattr(agent_session, "SETTLING", 0)
 
 
 def agreed(features: fg.Features, name: str, revision: int = 1) -> Agreement:

@@ -184,6 +184,7 @@ def test_other_fields_are_counted_or_refused(app, shop, tmp_path):
 
 def taught(agent: fg.Agent) -> None:
     agent.absorb(ARMS * 30, [1.0, 0.0] * 30, contexts=[CONTEXT] * 60)
+    agent._own_updates.close()  # waits for the update that this starts
 
 
 def test_the_model(app, shop):

@@ -414,6 +414,28 @@ def absorb(agent: Agent, first: int, last: int) -> None:
     agent.absorb(arms, rewards, contexts=contexts, ids=ids)
 
 
+@pytest.fixture
+def one_step():
+    """An update of its own is one step, and not repeated until θ stands still."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own_updates, "STEPS", 1)
+        yield
+
+
+def test_an_import_is_fitted_until_it_stands_still(path):
+    rng = np.random.default_rng(3)
+    kinds = sorted(OLD.arm["kind"].levels)[:2]
+    arms = [{"kind": kinds[k % 2]} for k in range(2000)]
+    rewards = (rng.random(2000) < np.where(np.arange(2000) % 2, 0.6, 0.2)).astype(float)
+    with Agent.open(path, features=OLD) as agent:
+        agent.absorb(arms, rewards)
+        calm(agent)
+        first, second = agent.preview([{"kind": kind} for kind in kinds])
+        assert (first.estimate, second.estimate) == pytest.approx((0.2, 0.6), abs=0.04)
+        assert agent.status.model < 10  # it stood still before
+
+
+@pytest.mark.usefixtures("one_step")
 def test_updates_come_as_samples_grow_and_survive_a_restart(path):
     with Agent.open(path, features=OLD) as agent:
         absorb(agent, 0, 9)
@@ -449,6 +471,7 @@ def test_updates_come_as_samples_grow_and_survive_a_restart(path):
         assert all(np.array_equal(after[k], v) for k, v in learned(agent).items())
 
 
+@pytest.mark.usefixtures("one_step")
 def test_killed_between_the_model_and_the_coordinators_state(path, monkeypatch):
     with Agent.open(path, features=OLD) as agent:
         absorb(agent, 0, 20)
@@ -527,6 +550,7 @@ def test_closed_during_an_update(path):
         assert agent.status.model >= 1
 
 
+@pytest.mark.usefixtures("one_step")
 def test_one_update_runs_at_a_time(path, monkeypatch):
     """Many threads see at once that one is due."""
     running, most = [], []
@@ -566,6 +590,7 @@ def test_one_update_runs_at_a_time(path, monkeypatch):
     assert max(most) == 1
 
 
+@pytest.mark.usefixtures("one_step")
 def test_a_failed_update_leaves_the_model_as_it_is(path, monkeypatch):
     with Agent.open(path, features=OLD) as agent:
         absorb(agent, 0, 20)

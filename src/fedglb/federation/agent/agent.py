@@ -395,6 +395,8 @@ class Agent:
         2
         """
         count, step = self._calls.absorb(X, y, key, ids, contexts)
+        if self._client.encoder is not None:
+            self._session.settle()
         self._request(step)
         return count
 

@@ -22,7 +22,7 @@ from fedglb.protocol.messages import Evaluate, Message, NewModel, SumsRequest, S
 log = logging.getLogger(__name__)
 _FIRST = 10  # samples before the first update, and between two
 _GROWTH = 0.3  # of the samples, from update to update
-_STEPS, _STILL = 10, 0.03  # updates at most, and how much θ may still move after the last one
+STEPS, _STILL = 10, 0.03  # updates at most, and how much θ may still move after the last one
 
 
 class OwnUpdates:
@@ -50,14 +50,18 @@ class OwnUpdates:
 
     def consider(self) -> None:
         """Start an update, if there are enough new samples and none is running."""
-        client = self._durable.protocol_client
-        new = len(client.samples) - client.covered
-        if new < max(_FIRST, _GROWTH * client.covered):
+        if not self._is_due():
             return
         with self._starting:
-            if self._thread is None or not self._thread.is_alive():
+            running = self._thread is not None and self._thread.is_alive()
+            if not running and self._is_due():
                 self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
                 self._thread.start()
+
+    def _is_due(self) -> bool:
+        client = self._durable.protocol_client
+        new = len(client.samples) - client.covered
+        return new >= max(_FIRST, _GROWTH * client.covered)
 
     def _run(self) -> None:
         with contextlib.suppress(Unavailable):  # closed meanwhile
@@ -71,7 +75,7 @@ class OwnUpdates:
 
     def _settle(self) -> None:
         """Update until θ stands still: an update is one step, shortened far from the fit."""
-        for _ in range(_STEPS):
+        for _ in range(STEPS):
             before = self._durable.protocol_client.shared_theta.copy()
             self._update()
             after = self._durable.protocol_client.shared_theta

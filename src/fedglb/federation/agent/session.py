@@ -60,6 +60,8 @@ if TYPE_CHECKING:  # a single agent needs no cryptography
 
 log = logging.getLogger(__name__)
 RECENT = 1000  # rewards
+#: Updates that follow the next one after a change of the schema, or an import.
+SETTLING = 4
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class AgentSession:
         self._answer: tuple[object, Upward] = (None, Goodbye())
         self._adopted = threading.Condition()
         self._refused_schema = 0  # the number of the last one
+        self._settling = 0  # how many more updates to ask for
 
     # -- own messages ---------------------------------------------------------------------
 
@@ -181,6 +184,10 @@ class AgentSession:
         with self._adopted:
             self._asked = self.answers.newest()
             self.requested_at = max(1, self.client.clock)
+
+    def settle(self) -> None:
+        """Ask for more updates after the next one: each is one step of the fit."""
+        self._settling = 0 if self.client.agreement.times else SETTLING
 
     def request(self) -> SyncRequest | None:
         """Return the open request for an update."""
@@ -259,6 +266,7 @@ class AgentSession:
         self.admitted, self.refused = False, None
         with self._adopted:  # there is no model: all samples are new
             self.requested_at = max(self.requested_at, self.answers.triggered_at())
+        self.settle()
         log.info("changed to schema %d, d = %d", message.revision, features.dim)
         return [self.hello()]
 
@@ -337,6 +345,9 @@ class AgentSession:
             asked = self._asked
             if asked is not None and message.update > asked[0] and self.answers.covers(asked[1]):
                 self._asked = None
+            if self._asked is None and self._settling and message.covered:
+                self._settling -= 1
+                self._asked = self.answers.newest()
             # Samples that came during the update may fire the trigger at once. A client that the
             # update excluded (no sample covered) requests another one only after its next sample,
             # unless the application requested one.
