@@ -73,7 +73,7 @@ def _tiles(status: AgentStatus, activity: Activity) -> list[tuple[str, str, str]
         ("samples", f"{status.samples:,}", "samples learned here"),
         ("pending", f"{activity.pending:,}", "decisions wait for a reward"),
         ("expired", f"{status.expired:,}", "expired without one"),
-        ("model", f"{status.model:,}", "updates of the shared model"),
+        ("model", f"{status.model:,}", "updates of the model"),
     ]
     if status.ignored:
         tiles.append(("ignored", f"{status.ignored:,}", "fields ignored: not in the schema"))
