@@ -18,7 +18,7 @@ from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.wire.messages import NewSchema
 from fedglb.problem_table import ProblemTable
-from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel
+from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel, SumsRequest
 from tests.federation.helpers.agent_driver import whole_log
 from tests.federation.helpers.json_processes import Process, agent, coordinator
 from tests.federation.helpers.lossy_network import Harness, ask, harness, texts
@@ -174,17 +174,18 @@ def test_answers_and_models_of_the_old_schema_are_not_taken(tmp_path, name):
         running.run(1.0)
         old_answers = [m for kind in (Covariance, ModelSums) for m in running.heard("up", kind)]
         assert {m.update for m in old_answers} == {1, 2}
-        running.lost = lambda *_: False
+        running.lost = lambda way, who, m: isinstance(m, SumsRequest)
         running.change_features(EQUAL)
         running.until(lambda: changed(running))
+        for message in old_models:
+            node = running.nodes[str(message.client)]
+            assert node.agent_session.receive(message) == []
+            assert node.learner.protocol_client.state.base is None
+        running.lost = lambda *_: False
         while not any(
             isinstance(m, Covariance | ModelSums) and m.update == 3 for *_, m in running.said
         ):
             running.step()
-        for message in old_models:
-            node = running.nodes[str(message.client)]
-            assert node.agent_session.receive(message) == []
-            assert node.learner.protocol_client.state.base is None or node.model > 2
         for message in old_answers:
             running.hear(str(message.client), message)
         theta = settle(running, None)
@@ -219,6 +220,19 @@ def running_twin(folder: Path, running: Harness) -> np.ndarray:
         settle(other)
         other.add("c").serve(30)
         return settle(other)
+
+
+def test_a_hello_that_comes_late_ends_no_session(tmp_path):
+    with federation(tmp_path / "a", "auto") as running:
+        serve(running)
+        running.until(running.everybody_here)
+        old = {node.name: node.agent_session.hello() for node in running.all()}
+        running.change_features(EQUAL)
+        running.until(lambda: changed(running))
+        for name, hello in old.items():
+            assert running.hear(name, hello) == []
+        assert running.everybody_here()
+        settle(running)
 
 
 @both
