@@ -288,12 +288,13 @@ def test_the_application_goes_on_while_samples_are_encoded(tmp_path, monkeypatch
         real = schema_change._next
 
         def next_ones(*given):
+            found = real(*given)
             visit(agent, 1, fed[0], fed[0] + 2)
             fed[0] += 2
             if fed[0] == 46:
                 agent.observe(early.id, 1.0)
                 fed.append(fed[0])  # after so many
-            return real(*given)
+            return found
 
         monkeypatch.setattr(schema_change, "_next", next_ones)
         agreement = agent._client.agreement.with_features(NEW, 2)
@@ -323,7 +324,7 @@ def test_a_disk_that_is_full_for_a_moment(tmp_path, monkeypatch, name):
 
     with opened(tmp_path / "a.db", OLD) as agent:
         visit(agent, 1, 0, 12)
-        waits = agent.choose([{"kind": "toys"}], ["x"])
+        waits = agent.choose([{"kind": "toys"}], ["x"], key="k")
         agreement = agent._client.agreement.with_features(NEW, 2)
         with monkeypatch.context() as patch:
             patch.setattr(agent._client.store, name, full)
@@ -333,6 +334,7 @@ def test_a_disk_that_is_full_for_a_moment(tmp_path, monkeypatch, name):
         assert same(learned(agent), fresh(tmp_path / "b.db", now, 12))
         hello = agent._session.hello()
         assert hello.agreement["features"] == now.digest
+        assert agent.choose([{"kind": "toys"}], ["x"], key="k") == waits
         agent.observe(waits.id, 1.0)
         assert agent.status.samples == 13
         found = learned(agent)
