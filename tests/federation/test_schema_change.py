@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +15,17 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.agent import session as agent_session
-from fedglb.federation.agreement import Agreement
+from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.wire.messages import NewSchema
-from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel
+from fedglb.problem_table import ProblemTable
+from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel, SumsRequest
+from tests.federation.helpers.agent_driver import whole_log
+from tests.federation.helpers.json_processes import Process, agent, coordinator
 from tests.federation.helpers.lossy_network import Harness, ask, harness, texts
-from tests.federation.helpers.shop import EQUAL, NEW, OLD
+from tests.federation.helpers.nats_federation import PATIENCE, Running, eventually
+from tests.federation.helpers.nats_federation import federation as federation_of_processes
+from tests.federation.helpers.shop import EQUAL, NEW, OLD, past
 
 ALGORITHMS = {"auto": fg.fedglb_auto(1e9), "newton": fg.fedglb_ucb(1e9, fg.Newton(1e-13))}
 POLICY = CoordinatorPolicy(time_limit=60.0, absent_after=120.0, grace=30.0)
@@ -172,17 +181,18 @@ def test_answers_and_models_of_the_old_schema_are_not_taken(tmp_path, name):
         running.run(1.0)
         old_answers = [m for kind in (Covariance, ModelSums) for m in running.heard("up", kind)]
         assert {m.update for m in old_answers} == {1, 2}
-        running.lost = lambda *_: False
+        running.lost = lambda way, who, m: isinstance(m, SumsRequest)
         running.change_features(EQUAL)
         running.until(lambda: changed(running))
+        for message in old_models:
+            node = running.nodes[str(message.client)]
+            assert node.agent_session.receive(message) == []
+            assert node.learner.protocol_client.state.base is None
+        running.lost = lambda *_: False
         while not any(
             isinstance(m, Covariance | ModelSums) and m.update == 3 for *_, m in running.said
         ):
             running.step()
-        for message in old_models:
-            node = running.nodes[str(message.client)]
-            assert node.agent_session.receive(message) == []
-            assert node.learner.protocol_client.state.base is None or node.model > 2
         for message in old_answers:
             running.hear(str(message.client), message)
         theta = settle(running, None)
@@ -217,6 +227,19 @@ def running_twin(folder: Path, running: Harness) -> np.ndarray:
         settle(other)
         other.add("c").serve(30)
         return settle(other)
+
+
+def test_a_hello_that_comes_late_ends_no_session(tmp_path):
+    with federation(tmp_path / "a", "auto") as running:
+        serve(running)
+        running.until(running.everybody_here)
+        old = {node.name: node.agent_session.hello() for node in running.all()}
+        running.change_features(EQUAL)
+        running.until(lambda: changed(running))
+        for name, hello in old.items():
+            assert running.hear(name, hello) == []
+        assert running.everybody_here()
+        settle(running)
 
 
 @both
@@ -418,3 +441,152 @@ def test_loss_doubles_delay_and_crashes_change_nothing(tmp_path, name, to, seed)
         running.loss = running.twice = running.delay = 0.0
         theta = anew(running)
         assert equal(theta, fresh(tmp_path / "b", running, last))
+
+
+# -- real processes ------------------------------------------------------------------------------
+
+NAMES = ("a", "b", "c")
+#: `fedglb federation features` that dies when it replaces its k-th file, before or after.
+DYING = """
+import os, signal, sys
+from fedglb.cli import main
+left, after, real = int(sys.argv.pop(1)), int(sys.argv.pop(1)), os.replace
+
+def replace(*given, **more):
+    global left
+    left -= 1
+    if left < 0 and not after:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(*given, **more)
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+os.replace = replace
+main()
+"""
+
+
+class Shops:
+    """Three agents and a coordinator in processes; whoever is killed is started again."""
+
+    def __init__(self, running: Running, folder: Path) -> None:
+        self.running, self.folder = running, folder
+        self.fed = dict.fromkeys(NAMES, 0)  # acknowledged samples
+        self.processes: dict[str, Process] = {}
+        self.kills = 0
+        for name in (*NAMES, "coordinator"):
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        if name == "coordinator":
+            made = coordinator(self.running, self.folder / "coordinator.db")
+        else:
+            made = agent(self.running, name, self.folder)
+            made.next()
+        self.processes[name] = made
+
+    def kill(self, name: str) -> None:
+        self.kills += 1
+        self.processes[name].kill()
+        self.start(name)
+
+    def status(self) -> dict[str, dict]:
+        return {name: self.processes[name].ask(do="status") for name in NAMES}
+
+    def serve(self, name: str, n: int) -> None:
+        last = self.fed[name] + n
+        assert self.processes[name].ask(do="visit", seed=name, last=last) == {"samples": last}
+        self.fed[name] = last
+
+    def change(self, path: Path, *dying: int) -> int:
+        """Run the command; `dying`: it dies at this file, 0 before or 1 after it is replaced."""
+        program = ["-c", DYING, *map(str, dying)] if dying else ["-m", "fedglb.cli"]
+        command = ["federation", "features", str(self.running.folder), str(path)]
+        done = subprocess.run(
+            [sys.executable, *program, *command], capture_output=True, timeout=PATIENCE
+        )
+        return done.returncode
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.stop()
+
+
+def expected(agreement: Agreement, fed: dict[str, int]) -> np.ndarray:
+    """θ of one update of the protocol, in memory, with these samples under this schema."""
+    assert agreement.features is not None
+    clients = {}
+    for name in sorted(fed):
+        clients[name] = fg.Client(name, agreement.algorithm, agreement.setting)
+        arms, rewards, contexts, ids = past(name, fed[name])
+        X = agreement.features.encode_rows(arms, contexts)
+        for k, (x, y, each) in enumerate(zip(X, rewards, ids, strict=True)):
+            clients[name].observe(x, y, k + 1, id=each)
+    head = fg.Coordinator(agreement.algorithm, agreement.setting, clients)
+    messages = head.begin(max(fed.values()))
+    while messages:
+        message = messages.pop(0)
+        receiver = head if message.upward else clients[str(message.client)]
+        messages += receiver.receive(message)
+    assert head.model is not None
+    assert head.model.theta is not None
+    return np.array(head.model.theta)
+
+
+@pytest.mark.slow
+def test_killed_processes_lose_nothing(tmp_path):
+    """kill -9 of agents, coordinator and command, at random moments of six changes."""
+    rng = np.random.default_rng(12)
+    table = AgreementTable(
+        10, ProblemTable(), {"name": "fedglb-auto", "threshold": 1e9}, features=OLD.plain()
+    )
+    toml, schemas = tmp_path / "new.toml", [NEW, EQUAL, OLD, EQUAL, NEW, OLD]
+    with federation_of_processes(tmp_path, NAMES, table) as running:
+        shops = Shops(running, tmp_path)
+        try:
+            for revision, features in enumerate(schemas, 2):
+                for name in NAMES:
+                    shops.serve(name, int(rng.integers(3, 20)))
+                toml.write_text(features.to_toml())
+                for _ in range(2):  # the command, killed at one of its files
+                    code = shops.change(toml, int(rng.integers(6)), int(rng.integers(2)))
+                    assert code == -signal.SIGKILL
+                    shops.kills += 1
+                    if rng.random() < 0.5:
+                        shops.kill(str(rng.choice([*NAMES, "coordinator"])))
+                    shops.serve(str(rng.choice(NAMES)), 1)
+                assert shops.change(toml) == 0
+                for _ in range(3):
+                    time.sleep(float(rng.random()))
+                    shops.kill(str(rng.choice([*NAMES, "coordinator"])))
+                    shops.serve(str(rng.choice(NAMES)), 1)
+                eventually(
+                    lambda revision=revision: all(
+                        s["admitted"] and s["revision"] == revision for s in shops.status().values()
+                    ),
+                    f"schema {revision} with everybody", lambda: (shops.status()),
+                )  # fmt: skip
+                head = shops.processes["coordinator"]
+                shops.processes["a"].ask(do="request")
+                whole = head.hear(lambda line: line["event"] == "updated")
+                assert (whole["clients"], whole["samples"]) == (3, sum(shops.fed.values()))
+                agreement = running.coordinator_bundle.agreement
+                assert (agreement.revision, agreement.features) == (revision, features)
+                theta = expected(agreement, shops.fed)
+                for name in NAMES:
+                    held = shops.processes[name].ask(do="model", update=whole["number"])
+                    assert equal(np.array(held["theta"]), theta)
+        finally:
+            shops.stop()
+    assert shops.kills >= 30
+    for name in NAMES:
+        log = whole_log(tmp_path / f"{name}.db", schemas[-1].dim)
+        kept = log.filter(log["outcome"] == "observed").sort("rewarded")
+        arms, rewards, contexts, ids = past(name, shops.fed[name])
+        assert kept["reward"].to_list() == rewards
+        assert [json.loads(each)["arm"] for each in kept["record"]] == arms
+        assert [json.loads(each)["context"] for each in kept["record"]] == contexts
+        assert kept["arm_id"].to_list() == ids
+        assert np.array_equal(
+            np.array(kept["x"].to_list()), schemas[-1].encode_rows(arms, contexts)
+        )

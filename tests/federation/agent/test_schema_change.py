@@ -15,6 +15,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, UnknownDecision
+from fedglb.federation.agent import schema_change
 from tests.federation.helpers.agent_driver import client
 from tests.federation.helpers.kill_points import Fault, Faults, install
 from tests.federation.helpers.killable_process import _processes
@@ -275,6 +276,87 @@ def test_another_schema_and_another_algorithm_is_refused_with_an_unchanged_file(
     with pytest.raises(fg.InvalidInput, match="features"):
         Agent.open(path, fg.Problem(dim=OLD.dim))
     assert contents(path)["a.db"] == before
+
+
+def test_the_application_goes_on_while_samples_are_encoded(tmp_path, monkeypatch):
+    """More samples than are encoded at once, and others that come meanwhile."""
+    monkeypatch.setattr(schema_change, "_AT_ONCE", 7)
+    fed = [40]
+    with opened(tmp_path / "a.db", OLD) as agent:
+        visit(agent, 1, 0, 40)
+        early = agent.choose([{"kind": "toys"}], ["x"], context={"age": 30})
+        real = schema_change._next
+
+        def next_ones(*given):
+            found = real(*given)
+            visit(agent, 1, fed[0], fed[0] + 2)
+            fed[0] += 2
+            if fed[0] == 46:
+                agent.observe(early.id, 1.0)
+                fed.append(fed[0])  # after so many
+            return found
+
+        monkeypatch.setattr(schema_change, "_next", next_ones)
+        agreement = agent._client.agreement.with_features(NEW, 2)
+        schema_change.change_schema(agent._client, agreement, 0)
+        late = visit(agent, 1, fed[0], fed[0] + 3)
+        found = learned(agent)
+        waiting = agent._client.waiting
+        assert agent.export()["id"][-1] == late[-1]
+    assert fed[0] > 50
+    with opened(tmp_path / "b.db", NEW) as agent:
+        visit(agent, 1, 0, fed[1])
+        one = agent.choose([{"kind": "toys"}], ["x"], context={"age": 30})
+        agent.observe(one.id, 1.0)
+        visit(agent, 1, fed[1], fed[0] + 3)
+        assert same(found, learned(agent))
+        assert waiting == agent._client.waiting == 0
+    with opened(tmp_path / "a.db", NEW) as agent:
+        assert same(found, learned(agent))
+
+
+@pytest.mark.parametrize("name", ["change_schema", "renew"])
+def test_a_disk_that_is_full_for_a_moment(tmp_path, monkeypatch, name):
+    """Nothing has changed, or the change goes on at the next start."""
+
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with opened(tmp_path / "a.db", OLD) as agent:
+        visit(agent, 1, 0, 12)
+        waits = agent.choose([{"kind": "toys"}], ["x"], key="k")
+        agreement = agent._client.agreement.with_features(NEW, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(agent._client.store, name, full)
+            with pytest.raises(sqlite3.OperationalError):
+                schema_change.change_schema(agent._client, agreement, 0)
+        now = OLD if name == "change_schema" else NEW
+        assert same(learned(agent), fresh(tmp_path / "b.db", now, 12))
+        hello = agent._session.hello()
+        assert hello.agreement["features"] == now.digest
+        assert agent.choose([{"kind": "toys"}], ["x"], key="k") == waits
+        agent.observe(waits.id, 1.0)
+        assert agent.status.samples == 13
+        found = learned(agent)
+    with opened(tmp_path / "a.db", now) as agent:
+        assert same(learned(agent), found)
+        assert agent.export()["x"].null_count() == 0
+
+
+def test_too_many_wait_after_some_were_dropped(tmp_path):
+    """Decisions that were dropped do not count as waiting."""
+    x = [0.5] + [0.0] * (OLD.dim - 1)
+    with opened(tmp_path / "a.db", OLD, max_pending=5) as agent:
+        for _ in range(5):
+            agent.choose([x])
+    with opened(tmp_path / "a.db", OLD, max_pending=5, without_records="drop") as agent:
+        agreement = agent._client.agreement.with_features(NEW, 2)
+        schema_change.change_schema(agent._client, agreement, 0)
+        for _ in range(5):
+            agent.choose([{"kind": "toys"}])
+        assert agent.status.expired == 0
+        agent.choose([{"kind": "toys"}])
+        assert agent.status.expired == 1
 
 
 # -- death at every write ------------------------------------------------------------------------

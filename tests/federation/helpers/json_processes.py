@@ -24,6 +24,7 @@ from fedglb.federation import Agent
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.nats_federation import PATIENCE, Running
+from tests.federation.helpers.shop import visit
 
 _ROOT = Path(__file__).parents[3]
 _SOURCES = Path(fedglb.__file__).parents[1]
@@ -149,7 +150,7 @@ def coordinator(running: Running, state: Path, *options: str) -> Process:
 
 
 def agent(running: Running, name: str, folder: Path) -> Process:
-    """One agent; it answers `play`, `request` and `model`."""
+    """One agent; it answers `play`, `request`, `model`, `visit` and `status`."""
     return Process("-m", __spec__.name, str(running.folder / "clients" / name), str(folder))
 
 
@@ -181,7 +182,20 @@ def _model(agent: Agent, update: int) -> dict[str, Any]:
     return {**held, **{name: array.tolist() for name, array in arrays.items()}}
 
 
-_COMMANDS = {"play": _play, "request": _request, "model": _model}
+def _visit(agent: Agent, seed: str, last: int) -> dict[str, Any]:
+    """Take the shop's samples up to this one; those in the file are not taken again."""
+    visit(agent, seed, agent.status.samples, last)
+    return {"samples": agent.status.samples}
+
+
+def _status(agent: Agent) -> dict[str, Any]:
+    found = agent.status
+    return {"samples": found.samples, "revision": found.revision, "admitted": found.admitted}
+
+
+_COMMANDS = {
+    "play": _play, "request": _request, "model": _model, "visit": _visit, "status": _status,
+}  # fmt: skip
 
 
 def _main(place: Path, folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation import Agent
 from fedglb.federation import bundle as bundle_module
+from fedglb.federation.agent import session as agent_session
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.operator import folder as folder_module
@@ -167,6 +168,13 @@ def shop(running: Running, name: str, path: Path) -> Agent:
     return Agent.open(path, bundle=running.folder / "clients" / name, beat=0.1)
 
 
+@pytest.fixture
+def one_update(monkeypatch):
+    """An import or a change asks for one update, and not for more until the fit stands still."""
+    monkeypatch.setattr(agent_session, "SETTLING", 0)
+
+
+@pytest.mark.usefixtures("one_update")
 @pytest.mark.parametrize("to", [NEW, LARGE], ids=["new", "large"])
 def test_a_running_federation_takes_it_up(tmp_path, to):
     """Also where messages become larger than the server allowed: connections stay."""

@@ -40,11 +40,13 @@ def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> N
     drop = durable.rules.without_records == "drop"
     named = agreement.setting.width - agreement.problem.dim  # numbers behind an arm's features
     with durable.long_calls():  # nothing is forgotten or absorbed meanwhile
-        rows, found = [np.empty((0, agreement.setting.width))], [_next(durable, 0, _AT_ONCE, drop)]
-        while found[-1]:
-            rows.append(_encoded(encoder, found[-1], named))
-            found.append(_next(durable, found[-1][-1].sequence, _AT_ONCE, drop))
-        samples = [sample for part in found for sample in part]
+        samples: list[StoredSample] = []
+        rows, full = [np.empty((0, agreement.setting.width))], True
+        while full:  # the last few are left for the lock: others may come without an end
+            found = _next(durable, samples[-1].sequence if samples else 0, _AT_ONCE, drop)
+            rows.append(_encoded(encoder, found, named))
+            samples += found
+            full = len(found) == _AT_ONCE
         y, n = np.array([sample.reward for sample in samples]), len(samples)
         numbers = np.array([(s.sequence, s.step) for s in samples], dtype=np.int64).reshape(-1, 2)
         model = AdoptedModel(after, 0, None)
