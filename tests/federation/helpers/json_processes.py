@@ -21,6 +21,7 @@ from typing import Any
 
 import fedglb
 from fedglb.federation import Agent
+from fedglb.federation.agent import session
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.nats_federation import PATIENCE, Running
@@ -199,6 +200,7 @@ _COMMANDS = {
 
 
 def _main(place: Path, folder: Path) -> None:
+    session.SETTLING = 0  # tests know the model of each update, so no more of them may follow
     problem = Bundle.read(place).agreement.problem
     with Agent.open(folder / f"{place.name}.db", problem, bundle=place, beat=1.0) as agent:
         print(json.dumps({"ready": 1}), flush=True)
