@@ -157,7 +157,7 @@ class _TextBlock:
             if code < 0:
                 value = values[r]
                 if isinstance(value, bool | np.bool_):  # not kept: as a key, True is 1
-                    found[r] = self._place("true" if value else "false")
+                    found[r] = self._keep("true" if value else "false")
                 elif value is None or isinstance(value, str):
                     found[r] = self._keep(value)
                 else:
@@ -167,17 +167,26 @@ class _TextBlock:
     def write_sets(
         self, values: Sequence[Any], out: FloatArray, place: Callable[[int], Place]
     ) -> None:
+        flat, get, size = [], self._kept.get, self._missing + 1
         for r, value in enumerate(values):
             if value is None:
-                out[r, self._missing] = 1.0
+                flat.append(r * size + self._missing)
                 continue
-            listed = isinstance(value, list | tuple)
-            if not listed or not all(isinstance(each, str) for each in value):
-                raise InvalidInput(place(r), value, "a list of texts, or null")
-            for text in set(value):
-                out[r, self._keep(text)] += 1.0
-            if value:
-                out[r] /= math.sqrt(float(out[r] @ out[r]))
+            try:
+                texts = set(value) if isinstance(value, list | tuple) else {None}
+            except TypeError:  # a value in it that cannot be a key
+                texts = {None}
+            for text in texts:
+                code = get(text)  # only texts are kept here
+                if code is None:
+                    if not isinstance(text, str):
+                        raise InvalidInput(place(r), value, "a list of texts, or null")
+                    code = self._keep(text)
+                flat.append(r * size + code)
+        counts = np.bincount(np.array(flat, dtype=np.intp), minlength=len(values) * size)
+        counts = counts.reshape(len(values), size).astype(float)
+        norms = np.sqrt(np.einsum("ij,ij->i", counts, counts))
+        np.divide(counts, norms[:, None], out=out, where=norms[:, None] > 0.0)
 
     def _keep(self, text: str | None) -> int:
         code = self._kept.get(text)
@@ -215,8 +224,8 @@ class _NumberBlock:
                 if values[r] is not None:
                     raise InvalidInput(place(r), values[r], "a finite number, or null")
             x = np.where(finite, x, knots[0])
-        x = np.clip(x, knots[0], knots[-1])
-        k = np.minimum(np.searchsorted(knots, x, side="right"), len(knots) - 1) - 1
+        x = np.minimum(np.maximum(x, knots[0]), knots[-1])
+        k = np.minimum(knots.searchsorted(x, side="right"), len(knots) - 1) - 1
         share = (x - knots[k]) / self._gaps[k]
         out[rows, k] = 1.0 - share
         out[rows, k + 1] = share

@@ -15,7 +15,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, UnknownDecision
-from fedglb.federation.agent import schema_change
+from fedglb.federation.agent import own_updates, schema_change
 from tests.federation.helpers.agent_driver import client
 from tests.federation.helpers.kill_points import Fault, Faults, install
 from tests.federation.helpers.killable_process import _processes
@@ -89,7 +89,8 @@ def test_absorbed_samples_and_arms_without_ids(tmp_path):
     assert len(state[0]["y"]) == 60
 
 
-def test_updates_come_again(tmp_path):
+def test_updates_come_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_updates, "STEPS", 1)
     arms, rewards, contexts, ids = past(1, 81)
     with Agent.open(tmp_path / "a.db", features=OLD) as agent:
         agent.absorb(arms[:80], rewards[:80], contexts=contexts[:80], ids=ids[:80])

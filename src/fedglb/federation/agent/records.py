@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fedglb.errors import InvalidInput
 from fedglb.features import Encoder
-from fedglb.features.encode import Record, stable_hash
+from fedglb.features.encode import Record
 from fedglb.typing import FloatArray
 
 
@@ -53,8 +55,8 @@ def is_records(arms: object, context: object = None) -> bool:
 
 def marks_of(records: Sequence[Record]) -> FloatArray:
     """Return two numbers for each record, equal for equal records; shape (2, n)."""
-    hashed = [stable_hash(as_json(record).decode()) for record in records]
-    return np.array([[h >> 32 for h in hashed], [h % 2**32 for h in hashed]], dtype=float)
+    digests = b"".join(blake2b(as_json(record), digest_size=8).digest() for record in records)
+    return np.frombuffer(digests, "<u4").reshape(-1, 2).T.astype(float)
 
 
 def encoded_rows(
@@ -70,6 +72,10 @@ def encoded_rows(
 
 def as_json(record: Mapping[str, Any] | Sequence[Record]) -> bytes:
     """Return records as JSON, with fields in order of their names."""
+    try:
+        return msgspec.json.encode(record, enc_hook=_plain, order="sorted")
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # half a surrogate pair, a whole number of more than 64 bits
     try:
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), default=_plain)
     except (TypeError, ValueError, RecursionError) as error:
