@@ -1,4 +1,9 @@
-"""From records to arms. docs/records.md specifies every number, for programs in other languages."""
+"""From records to arms. docs/records.md specifies every number, for programs in other languages.
+
+scikit-learn's encoders do not fit: `FeatureHasher` has no bound on an arm's norm, no knots and no
+place for a missing value, and its collisions are not known in advance; `DictVectorizer` drops
+levels that it did not see when it was fitted.
+"""
 
 from __future__ import annotations
 
