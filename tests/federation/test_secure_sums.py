@@ -486,14 +486,15 @@ def test_a_stranger_is_not_admitted_whatever_it_says(running):
 def test_a_member_that_takes_up_another_roster_has_left(running):
     """No update waits for its answer; it comes back when both have the same one."""
     session = running.nodes["c"].agent_session
-    before, session._facts = session._facts, {**session._facts, "roster": "ab" * 32}
+    before = session.client.agreement
+    session.client.agreement = dataclasses.replace(before, roster="ab" * 32)
     out = running.session.receive("c", encode(session.hello(), session.session), running.now)
     [said] = [decode_down(data, name, 2)[1] for name, data in out]
     assert isinstance(said, Rejected)
     assert "newest roster.json" in said.reason
     assert "c" not in running.session.members
     assert texts(running, "left") == ["c has left: it is not admitted any more"]
-    session._facts = before
+    session.client.agreement = before
     running.until(lambda: "c" in running.session.members)
 
 
