@@ -116,8 +116,16 @@ def test_what_an_agent_with_a_schema_exports_another_one_imports(tmp_path, schem
     )
     assert (code, errors) == (0, "")
     assert "3 samples imported (1 rows without" in out
+    wanted = absorbed(tmp_path, ids=["it"] * 3)
     with fg.Agent.open(tmp_path / "b.db", features=FEATURES) as two:
-        assert state(two) == absorbed(tmp_path, ids=["it"] * 3)
+        assert state(two) == wanted
+        two.export().write_parquet(tmp_path / "again.parquet")  # of imported samples
+    code, _, errors = agent(
+        "import", tmp_path / "again.parquet", "--into", tmp_path / "c.db", "--features", schema
+    )
+    assert (code, errors) == (0, "")
+    with fg.Agent.open(tmp_path / "c.db", features=FEATURES) as three:
+        assert state(three) == wanted
 
 
 def test_vectors_are_still_vectors_where_there_is_a_schema(tmp_path, schema):

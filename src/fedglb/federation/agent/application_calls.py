@@ -305,7 +305,8 @@ class ApplicationCalls:
             sums.add(samples)
             steps = [min(clock + k, LAST_STEP) + 1 for k in range(n)]
             numbers = range(begin, begin + n)
-            rows = zip(numbers, steps, learned, rewards.tolist(), kept, strict=True)
+            named: Sequence[str | int | None] = arm_ids or [None] * n
+            rows = zip(numbers, steps, learned, rewards.tolist(), kept, named, strict=True)
             durable.stale = True
             durable.store.absorb(
                 durable.number + 1, self._prefix, time.time(), client.adopted,

@@ -368,28 +368,16 @@ class AgentStore:
         now: float,
         model: int,
         revision: int,
-        rows: Iterable[tuple[int, int, FloatArray, float, bytes | None]],
+        rows: Iterable[tuple[int, int, FloatArray, float, bytes | None, str | int | None]],
         key: str | None,
     ) -> None:
-        """Write samples without decisions: sequence number, step, row, reward, record of each."""
+        """Write samples without decisions: sequence, step, row, reward, record, arm id of each."""
         with self._surviving(), transaction(self._db):
             count = self._db.executemany(
                 _INSERT_SAMPLE,
                 (
-                    (
-                        first + k,
-                        prefix,
-                        now,
-                        as_bytes(x),
-                        model,
-                        sequence,
-                        step,
-                        y,
-                        now,
-                        revision,
-                        r,
-                    )
-                    for k, (sequence, step, x, y, r) in enumerate(rows)
+                    (first + k, prefix, now, id_, as_bytes(x), model, n, step, y, now, revision, r)
+                    for k, (n, step, x, y, r, id_) in enumerate(rows)
                 ),
             ).rowcount
             if key is not None:
@@ -608,7 +596,7 @@ _BLANK = (
     "zeroblob(length(CAST(arm_id AS BLOB))), arm_id) WHERE number = ?"
 )
 _INSERT_SAMPLE = (
-    "INSERT INTO decisions(number, prefix, made, arms, arm, x, score, width, model, sequence, "
-    "step, reward, rewarded, revision, record) "
-    "VALUES (?, ?, ?, 0, -1, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO decisions(number, prefix, made, arms, arm, arm_id, x, score, width, model, "
+    "sequence, step, reward, rewarded, revision, record) "
+    "VALUES (?, ?, ?, 0, -1, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)"
 )
