@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.features.weights import Weight
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.events import Alarm, EventStatus, UpdateStatus
 from fedglb.federation.coordinator.rewards import RewardStatus
+from fedglb.federation.coordinator.session import strongest_weights
 from fedglb.federation.coordinator.status import (
     CertificateStatus,
     CoordinatorStatus,
@@ -26,7 +28,6 @@ from fedglb.federation.coordinator.status import (
     ScheduleStatus,
     Totals,
 )
-from fedglb.federation.coordinator.weights import WeightStatus, strongest_weights
 from fedglb.federation.operator.authority import Authority
 from fedglb.model import SharedModel
 from fedglb.service.coordinator import sections, serving
@@ -133,7 +134,7 @@ def test_the_status_is_the_picture(served, board):
 def test_the_strongest_weights_are_a_table(served, board):
     assert "features have names where the federation has a schema" in asked(served)[2]
     names = ("context.country=DE * arm.category=shoes", EVIL)
-    weights = tuple(WeightStatus(name, 1.25, 0.5) for name in names)
+    weights = tuple(Weight(name, 1.25, 0.5) for name in names)
     board.latest = picture(weights=weights)
     text = asked(served)[2]
     assert EVIL not in text

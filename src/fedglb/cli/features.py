@@ -189,8 +189,7 @@ def _commented(features: Features, found: Proposal) -> str:
     fields = {"context": features.context, "arm": features.arm}
     notes = iter([found.notes[f"{side}.{n}"] for side, names in fields.items() for n in names])
     lines = []
-    text = features.to_toml().replace("[context]\n\n", "").replace("[arm]\n\n", "")
-    for line in text.split("\n"):
+    for line in features.to_toml().split("\n"):
         lines.append(line)
         if line.startswith(("[context.", "[arm.")):
             lines.append(_comment(next(notes)))

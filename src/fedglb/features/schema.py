@@ -297,7 +297,7 @@ class Features:
 
     def to_toml(self) -> str:
         """Return the schema as the text of its file."""
-        return to_toml(self.plain())
+        return to_toml({key: value for key, value in self.plain().items() if value})
 
     @classmethod
     def from_plain(cls, tables: Mapping[str, Any], source: str = "features") -> Features:

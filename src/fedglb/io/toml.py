@@ -112,20 +112,20 @@ def to_toml(table: Mapping[str, Any], name: str = "") -> str:
     >>> print(to_toml({"client": "shop-1", "algorithm": {"solver": {"name": "agd"}}}))
     client = "shop-1"
     <BLANKLINE>
-    [algorithm]
-    <BLANKLINE>
     [algorithm.solver]
     name = "agd"
     <BLANKLINE>
     """
     given = {key: value for key, value in table.items() if value is not None}
-    lines = [f"[{name}]"] if name else []
-    tables = []
+    lines, tables = [], []
     for key, value in given.items():
         if isinstance(value, Mapping):
             tables.append(to_toml(value, f"{name}.{_key(key)}" if name else _key(key)))
         else:
             lines.append(f"{_key(key)} = {_value(value)}")
+    if name and tables and not lines:
+        return "\n".join(tables)
+    lines = [f"[{name}]", *lines] if name else lines
     return "\n".join(["".join(f"{line}\n" for line in lines), *tables])
 
 

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.federation import Agent, AgentStatus, Decision
-from fedglb.federation.agent.inside import Explanation, LearnedModel
+from fedglb.federation.agent.explain import Explanation, LearnedModel
 from fedglb.service.agent_page import AgentPage
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.messages import (

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from fedglb.errors import InvalidInput, array, integer, number
 from fedglb.features.encode import Record
 from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailable
-from fedglb.federation.agent.inside import Explanation, LearnedModel, PreviewedArm
+from fedglb.federation.agent.explain import Explanation, LearnedModel, PreviewedArm
 from fedglb.federation.agent.records import is_records
 from fedglb.service.connections import Answer, Connections
 from fedglb.service.messages import ObserveResults, Previewed, ProblemDetails

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from fedglb.federation import Decision
-from fedglb.federation.agent.inside import PreviewedArm
+from fedglb.federation.agent.explain import PreviewedArm
 
 
 class Choose(msgspec.Struct, forbid_unknown_fields=True):

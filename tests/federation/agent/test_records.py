@@ -456,7 +456,7 @@ def test_updates_come_as_samples_grow_and_survive_a_restart(path):
         assert int(kept["finished"]) == 2
     with Agent.open(path, features=OLD) as agent:
         assert state(agent) == before
-        assert agent._own_updates._coordinator.finished == 2
+        assert agent._own_updates.coordinator().finished == 2
         absorb(agent, 20, 40)
         calm(agent)
         after = learned(agent)
@@ -483,7 +483,7 @@ def test_killed_between_the_model_and_the_coordinators_state(path, monkeypatch):
         copy = copied(path, path.parent / "copy")
     monkeypatch.undo()
     with Agent.open(copy, features=OLD) as agent:
-        assert agent._own_updates._coordinator.started == 2
+        assert agent._own_updates.coordinator().started == 2
         absorb(agent, 40, 60)
         calm(agent)
         assert (agent.status.model, client(agent).covered) == (3, 60)
@@ -607,7 +607,7 @@ def test_a_failed_update_leaves_the_model_as_it_is(path, monkeypatch):
         monkeypatch.undo()
         visit(agent, 1, 40, 41)
         calm(agent)
-        assert (agent.status.model, client(agent).covered) == (2, 40)  # those of that update
+        assert (agent.status.model, client(agent).covered) == (3, 41)  # number 2 had no model
         assert state(agent) != before
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
-from fedglb.federation.agent.agent import _numbered, opened_client
 from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import DecisionRules, WithoutRecords
+from fedglb.federation.agent.schema_change import newest_schema, opened_client
 from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import Agreement
@@ -67,7 +67,7 @@ class Node:
     def open(self) -> None:
         """Open the file as `Agent.open` does; `agreement` is what the bundle has."""
         file = AgentStore(self.path, "process")
-        agreement = _numbered(file, self.agreement, alone=False)
+        agreement = newest_schema(file, self.agreement, alone=False)
         self.learner = opened_client(self.name, agreement, file, self._rules, {})
         self.calls = ApplicationCalls(self.learner)
         self.agent_session = AgentSession(self.learner, file.instance, "test")

@@ -19,6 +19,7 @@ from fedglb.cli.common import Json, in_panel, print_json
 from fedglb.cli.progress import explain_delay
 from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput, names_near, number, under
+from fedglb.federation.agent.application_calls import is_id
 from fedglb.io.atomic import checksum
 from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
@@ -33,7 +34,6 @@ _NAMES = {
 _PARQUET = b"PAR1"  # a Parquet file's first bytes
 #: What a sample's part is called in a file of records.
 _PARTS = {"arms": "arm", "contexts": "context", "y": "reward"}
-_LARGEST_ID = 2**63 - 1
 
 
 @dataclass
@@ -173,8 +173,7 @@ def _read_records(file: Path, reward: str, found: Samples) -> None:
 
 
 def _id(value: Any) -> str | int | None:
-    whole = type(value) is int and abs(value) <= _LARGEST_ID
-    if value is None or isinstance(value, str) or whole:
+    if value is None or is_id(value):
         return value  # type: ignore[no-any-return]
     raise InvalidInput("id", value, "a string or a whole number")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,14 +25,14 @@ from fedglb.federation.agent.decisions import (
     WithoutRecords,
 )
 from fedglb.federation.agent.durable_client import DurableClient
-from fedglb.federation.agent.inside import (
+from fedglb.federation.agent.explain import (
     Explanation,
     LearnedModel,
     PreviewedArm,
     learned_model,
 )
 from fedglb.federation.agent.own_updates import OwnUpdates
-from fedglb.federation.agent.schema_change import change_schema, renew_rows
+from fedglb.federation.agent.schema_change import newest_schema, opened_client
 from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
@@ -225,7 +225,7 @@ class Agent:
             preload(agreement, alone=found is None)
             with named_damage("agent", path):
                 roster = None if found is None else _roster(store, found, follow_roster)
-                agreement = _numbered(store, agreement, alone=found is None)
+                agreement = newest_schema(store, agreement, alone=found is None)
                 client = opened_client(name, agreement, store, rules, whose, roster)
             session = AgentSession(client, store.instance, release())
             session.rewards = RewardTotals() if report_rewards else None
@@ -730,30 +730,6 @@ class Agent:
         self.close()
 
 
-def opened_client(
-    name: str,
-    agreement: Agreement,
-    store: AgentStore,
-    rules: DecisionRules,
-    whose: Mapping[str, str],
-    roster: bytes | None = None,
-) -> DurableClient:
-    """Return the client of a file, with the schema of this agreement; raise if it is another one.
-
-    `whose` are the facts about the federation and the client.
-    """
-    wanted = agreement
-    if _is_changed(store, agreement):  # open it under its own schema first
-        agreement = _in_file(store, agreement)
-    plain = None if agreement.features is None else agreement.features.plain()
-    store.agree({**agreement.facts(), **whose}, roster, plain)
-    client = DurableClient(name, agreement, store, rules)
-    if wanted is not agreement:
-        change_schema(client, wanted, after=client.adopted)
-    renew_rows(client)  # of a change that was interrupted
-    return client
-
-
 def _bundle(folder: str | os.PathLike[str]) -> Bundle:
     try:
         from fedglb.federation.bundle import Bundle
@@ -789,35 +765,6 @@ def _problem(problem: Problem | None, features: Features | None) -> Problem:
     if problem.dim != features.dim:
         raise InvalidInput(("problem", "dim"), problem.dim, f"{features.dim}, as features have")
     return dataclasses.replace(problem, blocks=features.blocks)
-
-
-def _numbered(store: AgentStore, agreement: Agreement, alone: bool) -> Agreement:
-    """Return the agreement with the schema to use: the newer one of the file's and this one."""
-    before = store.agreed
-    if before is None or agreement.features is None or store.features is None:
-        return agreement
-    revision = int(before["revision"])
-    if alone:  # its owner's word: another schema is the next one
-        same = before["features"] == agreement.features.digest
-        return dataclasses.replace(agreement, revision=revision + (not same))
-    return agreement if revision <= agreement.revision else _in_file(store, agreement)
-
-
-def _in_file(store: AgentStore, agreement: Agreement) -> Agreement:
-    """Return the agreement with the schema in the agent's file."""
-    assert store.features is not None
-    assert store.agreed is not None
-    features = Features.from_plain(store.features, source=str(store.path))
-    return agreement.with_features(features, int(store.agreed["revision"]))
-
-
-def _is_changed(store: AgentStore, agreement: Agreement) -> bool:
-    """Return whether the file has an older schema, and else the same agreement."""
-    before = store.agreed
-    if before is None or store.features is None:
-        return False
-    own = {name: value for name, value in before.items() if name not in ("federation", "client")}
-    return agreement.is_older(own)
 
 
 def _same(

@@ -24,7 +24,7 @@ from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instan
 from fedglb.features.encode import Record
 from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
-from fedglb.federation.agent.inside import Explanation, PreviewedArm, explained, previewed
+from fedglb.federation.agent.explain import Explanation, PreviewedArm, explained, previewed
 from fedglb.federation.agent.log_reader import LogEnd
 from fedglb.federation.agent.records import (
     Offer,
@@ -78,13 +78,11 @@ class ApplicationCalls:
         exclude: Sequence[str | int] = (),
     ) -> Decision:
         """Choose an arm and write the decision to the file."""
-        eligible = _eligible(arms, ids, exclude)
-        if eligible is None:
+        left = _eligible(arms, ids, exclude)
+        if left is None:
             return self._choose(arms, ids, t, key, context)
-        given: Any = arms
-        left, left_ids = [given[k] for k in eligible], [ids[k] for k in eligible] if ids else None
-        decision = self._choose(left, left_ids, t, key, context)
-        return replace(decision, arm=eligible[decision.arm])
+        decision = self._choose(_at(arms, left), _at(ids, left), t, key, context)
+        return replace(decision, arm=left[decision.arm])
 
     def _choose(
         self,
@@ -153,7 +151,6 @@ class ApplicationCalls:
     ) -> tuple[FloatArray, FloatArray, Offer | None]:
         """Return arms as rows and as columns, and the records that they were."""
         durable = self._durable
-        offer = None
         if is_records(arms, context):
             offer = Offer.of(arms, context, durable.encoder)  # type: ignore[arg-type]
             if not len(offer.table):
@@ -168,7 +165,7 @@ class ApplicationCalls:
 
     def _digest(self, key: object) -> str:
         """Return a keyed digest of an idempotency key: it does not reveal the key."""
-        if not _is_id(key) or not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY:
+        if not is_id(key) or not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY:
             raise InvalidInput("key", key, f"a string of 1 to {_LONGEST_KEY} characters")
         return hashlib.blake2b(key.encode(), digest_size=12, key=self._key).hexdigest()
 
@@ -440,19 +437,17 @@ class ApplicationCalls:
         exclude: Sequence[str | int],
     ) -> tuple[PreviewedArm, ...]:
         """Return what would be played; nothing is written."""
-        eligible = _eligible(arms, ids, exclude)
-        given: Any = arms
-        if eligible is not None:
-            given = [given[k] for k in eligible]
-            ids = None if ids is None else [ids[k] for k in eligible]
+        left = _eligible(arms, ids, exclude)
+        if left is not None:
+            arms, ids = _at(arms, left), _at(ids, left)
         with self._durable.locked():
             self._durable.ready()
-            table, columns, offer = self._arms(given, context)
+            table, columns, offer = self._arms(arms, context)
             arm_ids = _checked_ids(ids, len(table))
             client = self._durable.protocol_client
             marks = _marks(columns, offer, arm_ids)
             names = client.names(marks, arm_ids) if arm_ids else client.known_names(marks)
-            where = range(len(table)) if eligible is None else eligible
+            where = range(len(table)) if left is None else left
             return previewed(self._durable, columns, names, where, arm_ids)
 
     # -- copies ----------------------------------------------------------------------------------
@@ -516,7 +511,7 @@ def _checked_ids(ids: Sequence[str | int] | None, count: int) -> list[str | int]
     if ids is None:
         return None
     given = [i.item() if isinstance(i, np.generic) else i for i in ids]
-    if len(given) != count or not all(_is_id(i) for i in given):
+    if len(given) != count or not all(is_id(i) for i in given):
         raise InvalidInput("ids", given, f"one string or whole number for each of {count} arms")
     return given
 
@@ -524,6 +519,10 @@ def _checked_ids(ids: Sequence[str | int] | None, count: int) -> list[str | int]
 def _marks(columns: FloatArray, offer: Offer | None, ids: Sequence[str | int] | None) -> FloatArray:
     """Return the numbers by which arms without ids are told apart."""
     return columns if offer is None or ids is not None else offer.marks()
+
+
+def _at(given: Any, places: Sequence[int]) -> Any:
+    return [given[k] for k in places]
 
 
 def _eligible(arms: Any, ids: Any, exclude: Any) -> list[int] | None:
@@ -541,7 +540,8 @@ def _eligible(arms: Any, ids: Any, exclude: Any) -> list[int] | None:
     return left
 
 
-def _is_id(value: object) -> bool:
+def is_id(value: object) -> bool:
+    """Return whether a value can be an arm's id: a text, or a whole number of 64 bits."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode() == value  # no half of a surrogate pair
     return type(value) is int and abs(value) <= _LARGEST_ID

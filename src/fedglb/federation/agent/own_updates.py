@@ -7,7 +7,6 @@ samples have grown by a fixed share, and all updates together cost a few passes 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 
@@ -32,21 +31,6 @@ class OwnUpdates:
         self._durable, self._answers = durable, answers
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self._coordinator = self._restored()
-
-    def _restored(self) -> Coordinator:
-        """Return the coordinator of the last update; without its state it starts at θ = 0."""
-        durable, agreement = self._durable, self._durable.agreement
-        with durable.locked():
-            durable.ready()
-            kept = durable.store.own_coordinator()
-        if kept is not None:
-            found = Coordinator.from_arrays(agreement.algorithm, agreement.setting, kept)
-            if found.finished == durable.adopted:
-                return found
-        coordinator = Coordinator(agreement.algorithm, agreement.setting, [durable.name])
-        coordinator.started = durable.adopted
-        return coordinator
 
     def consider(self) -> None:
         """Start an update, if there are enough new samples and none is running."""
@@ -64,14 +48,12 @@ class OwnUpdates:
         return new >= max(_FIRST, _GROWTH * client.covered)
 
     def _run(self) -> None:
-        with contextlib.suppress(Unavailable):  # closed meanwhile
-            try:
-                self._settle()
-            except Unavailable:
-                raise
-            except Exception:
-                log.exception("an update failed: the agent goes on with the model it has")
-                self._coordinator = self._restored()
+        try:
+            self._settle()
+        except Unavailable:
+            return  # closed meanwhile
+        except Exception:
+            log.exception("an update failed: the agent goes on with the model it has")
 
     def _settle(self) -> None:
         """Update until θ stands still: an update is one step, shortened far from the fit."""
@@ -82,8 +64,21 @@ class OwnUpdates:
             if np.linalg.norm(after - before) <= _STILL * np.linalg.norm(after):
                 return
 
+    def coordinator(self) -> Coordinator:
+        """Return the coordinator after the last update; without its state it starts at θ = 0."""
+        durable, agreement = self._durable, self._durable.agreement
+        with durable.locked():
+            durable.ready()
+            kept, last = durable.store.own_coordinator(), durable.protocol_client.update
+        found = Coordinator(agreement.algorithm, agreement.setting, [durable.name])
+        if kept is not None:
+            before = Coordinator.from_arrays(agreement.algorithm, agreement.setting, kept)
+            found = before if before.finished == durable.adopted else found
+        found.started = max(durable.adopted, last)  # also updates without a model have a number
+        return found
+
     def _update(self) -> None:
-        durable, coordinator = self._durable, self._coordinator
+        durable, coordinator = self._durable, self.coordinator()
         request = SyncRequest(durable.name, max(1, durable.clock), durable.adopted)
         messages = coordinator.receive(request)
         while messages:
@@ -93,9 +88,7 @@ class OwnUpdates:
                 continue
             answer = self._answer(message)
             messages += [] if answer is None else [answer]
-        if coordinator.update is not None:  # no answer: something was forgotten meanwhile
-            coordinator.abandon()
-        elif coordinator.finished == durable.adopted:
+        if coordinator.finished == durable.adopted:  # else something was forgotten meanwhile
             arrays = coordinator.to_arrays()
             with durable.locked():
                 durable.ready()

@@ -7,23 +7,61 @@ encoded, so a kill at any moment leaves a file that opens under the new schema.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fedglb.errors import InvalidInput
-from fedglb.features import Encoder
+from fedglb.features import Encoder, Features
 from fedglb.features.encode import Record
+from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.records import encoded_again, reencoded
-from fedglb.federation.agent.store import StoredSample
+from fedglb.federation.agent.store import AgentStore, StoredSample
 from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers, as_bytes, as_floats
 from fedglb.federation.agreement import Agreement
 from fedglb.samples import Samples
 from fedglb.typing import FloatArray
 
 _AT_ONCE = 500  # rows: the application waits for some milliseconds
+
+
+def newest_schema(store: AgentStore, agreement: Agreement, alone: bool) -> Agreement:
+    """Return the agreement with the schema to use: the newer one of the file's and this one."""
+    before = store.agreed
+    if before is None or agreement.features is None or store.features is None:
+        return agreement
+    revision = int(before["revision"])
+    if alone:  # its owner's word: another schema is the next one
+        same = before["features"] == agreement.features.digest
+        return dataclasses.replace(agreement, revision=revision + (not same))
+    return agreement if revision <= agreement.revision else _in_file(store, agreement)
+
+
+def opened_client(
+    name: str,
+    agreement: Agreement,
+    store: AgentStore,
+    rules: DecisionRules,
+    whose: Mapping[str, str],
+    roster: bytes | None = None,
+) -> DurableClient:
+    """Return the client of a file, with the schema of this agreement; raise if it is another one.
+
+    `whose` are the facts about the federation and the client.
+    """
+    wanted = agreement
+    if _is_changed(store, agreement):  # open it under its own schema first
+        agreement = _in_file(store, agreement)
+    plain = None if agreement.features is None else agreement.features.plain()
+    store.agree({**agreement.facts(), **whose}, roster, plain)
+    client = DurableClient(name, agreement, store, rules)
+    if wanted is not agreement:
+        change_schema(client, wanted, after=client.adopted)
+    renew_rows(client)  # of a change that was interrupted
+    return client
 
 
 def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> None:
@@ -120,3 +158,20 @@ def _encoded(encoder: Encoder, samples: Sequence[StoredSample], named: int) -> F
         return X
     names = [as_floats(sample.x)[-1] for sample in samples]
     return np.column_stack([X, np.array(names).reshape(-1, 1)])
+
+
+def _in_file(store: AgentStore, agreement: Agreement) -> Agreement:
+    """Return the agreement with the schema in the agent's file."""
+    assert store.features is not None
+    assert store.agreed is not None
+    features = Features.from_plain(store.features, source=str(store.path))
+    return agreement.with_features(features, int(store.agreed["revision"]))
+
+
+def _is_changed(store: AgentStore, agreement: Agreement) -> bool:
+    """Return whether the file has an older schema, and else the same agreement."""
+    before = store.agreed
+    if before is None or store.features is None:
+        return False
+    own = {name: value for name, value in before.items() if name not in ("federation", "client")}
+    return agreement.is_older(own)

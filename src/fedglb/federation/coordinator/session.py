@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
+
 from fedglb.errors import InvalidInput, integer
+from fedglb.features.weights import Weight, strongest, weights
 from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent, EventKind
 from fedglb.federation.coordinator.members import Members
@@ -47,6 +50,7 @@ from fedglb.federation.wire.sum_messages import (
     SumOffer,
     SumReady,
 )
+from fedglb.model import SharedModel
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
@@ -66,6 +70,7 @@ Outgoing: TypeAlias = tuple[str, bytes]
 _QUIET = 10.0  # seconds between two events of one kind about one client
 _REPORT = 60.0  # seconds between two events about one client's dropped messages
 _PENALTY = 60.0  # seconds without requests for a client after an invalid message
+_WEIGHTS = 20  # shown
 _LATE = 2.0  # seconds after which a tick is late, because the coordinator was suspended
 
 
@@ -111,6 +116,7 @@ class CoordinatorSession:
         self._held: dict[str, int] = {}  # each client's model, by its own account
         covered = self.coordinator.covered
         self._samples = {str(client): part.samples for client, part in covered.items()}
+        self._weights: tuple[SharedModel | None, tuple[Weight, ...]] = (None, ())
         self._now = 0.0  # of the last input
         self._wall, self._has_ended = wall, False
         self._waiting: tuple[str, int, int] | None = None  # until an update may start again
@@ -214,6 +220,13 @@ class CoordinatorSession:
         """Return the Unix time of a client's last message, if known."""
         silence = self.members.silence(client, now)
         return self.records[client].seen if silence is None else time.time() - silence
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Return the strongest weights of the newest model; none without a schema."""
+        model = self.coordinator.model
+        if self._weights[0] is not model:  # a status is taken every second
+            self._weights = model, strongest_weights(self.agreement, model)
+        return self._weights[1]
 
     def stop(self) -> None:
         """Write the state, if no update is in progress."""
@@ -506,3 +519,19 @@ class CoordinatorSession:
     def _emit(self, kind: EventKind, text: str, /, **facts: object) -> None:
         log.info("%s", one_line(text))
         self._on_event(CoordinatorEvent(kind, one_line(text), facts))
+
+
+def strongest_weights(agreement: Agreement, model: SharedModel | None) -> tuple[Weight, ...]:
+    """Return the weights farthest from 0, in their standard deviations; none without a schema."""
+    features = agreement.features
+    if model is None or features is None or len(model.matrix) != features.dim:
+        return ()
+    try:
+        inverse = np.linalg.inv(model.matrix)
+    except np.linalg.LinAlgError:
+        return ()
+    theta = model.theta
+    if theta is None:
+        theta = np.zeros(features.dim) if model.b is None else inverse @ model.b
+    variances = np.diagonal(inverse) * agreement.problem.dispersion
+    return strongest(weights(features, theta, variances), _WEIGHTS)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from fedglb.features.weights import Weight
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.events import (
     MOST_UPDATES,
@@ -25,7 +26,6 @@ from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.federation.coordinator.weights import WeightStatus, strongest_weights
 from fedglb.privacy import state
 from fedglb.provenance import release
 
@@ -132,7 +132,7 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     privacy: PrivacyStatus | None = None
     secure_sums: SumsStatus | None = None
     caveats: tuple[str, ...] = ()  # limits of the proofs: see `Algorithm.caveats`
-    weights: tuple[WeightStatus, ...] = ()  # the strongest of the model, where there is a schema
+    weights: tuple[Weight, ...] = ()  # the strongest of the model, where there is a schema
 
     @property
     def present(self) -> int:
@@ -217,7 +217,7 @@ def status_of(
             bundle.agreement.min_members, roster.digest.hex(), roster.names
         ),
         caveats=session.agreement.algorithm.caveats(session.agreement.problem, federated=True),
-        weights=strongest_weights(session.agreement, coordinator.model),
+        weights=session.weights(),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedglb.features.weights import Weight, feature_names, strongest, weights
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.records import encoded_again, marks_of
 from fedglb.kernels.layout import INVERSE, OFFSET, SHIFTED
@@ -16,25 +17,6 @@ from fedglb.typing import FloatArray
 
 _DRAWS = 200  # of what would be played
 _STREAM = 2**31  # of random numbers for previews: no decision has it
-
-
-@dataclass(frozen=True)
-class Weight:
-    """What a feature adds to the linear predictor xᵀθ where it is fully present.
-
-    Parameters
-    ----------
-    feature
-        The feature's name.
-    weight
-        Its weight, in logits for the logistic link.
-    sd
-        The weight's standard deviation.
-    """
-
-    feature: str
-    weight: float
-    sd: float
 
 
 @dataclass(frozen=True)
@@ -68,8 +50,7 @@ class LearnedModel:
         tuple of Weight
             The strongest first.
         """
-        ranked = sorted(self.weights, key=lambda each: -abs(each.weight) / max(each.sd, 1e-300))
-        return tuple(ranked[:most])
+        return strongest(self.weights, most)
 
 
 @dataclass(frozen=True)
@@ -145,28 +126,11 @@ def learned_model(durable: DurableClient) -> LearnedModel:
     """Return the weights of all features."""
     with durable.locked():
         durable.ready()
-        client = durable.protocol_client
+        client, features = durable.protocol_client, durable.agreement.features
         theta = np.array(client.state.centre)
         variances = np.diagonal(client.state.matrices[INVERSE]) * client.setting.problem.dispersion
-    scale = _scale(durable)
-    sd = np.sqrt(np.maximum(variances, 0.0)) * scale
-    rows = zip(names_of_features(durable), (theta * scale).tolist(), sd.tolist(), strict=True)
-    return LearnedModel(client.adopted, len(client.samples), tuple(Weight(*each) for each in rows))
-
-
-def names_of_features(durable: DurableClient) -> Sequence[str]:
-    """Return the names of an arm's features."""
-    agreement = durable.agreement
-    if agreement.features is not None:
-        return agreement.features.names
-    return [f"x[{k}]" for k in range(agreement.problem.dim)]
-
-
-def _scale(durable: DurableClient) -> FloatArray:
-    """Return each feature's value where it is fully present."""
-    if durable.encoder is None:
-        return np.ones(durable.agreement.problem.dim)
-    return durable.encoder.scale
+        update, samples = client.adopted, len(client.samples)
+    return LearnedModel(update, samples, tuple(weights(features, theta, variances)))
 
 
 def explained(durable: DurableClient, id: str, number: int, prefix: str) -> Explanation | None:  # noqa: A002
@@ -217,16 +181,13 @@ def _explained(
     durable: DurableClient,
     client: Client,
     x: FloatArray,
-    names: FloatArray,
+    name: FloatArray,
     arm_id: str | int | None,
 ) -> ExplainedArm:
-    total, own = _predictor(client, x[:, None], names)
-    values = x * client.state.centre
-    found = [
-        Contribution(name, value)
-        for name, value in zip(names_of_features(durable), values.tolist(), strict=True)
-        if value
-    ]
+    total, own = _predictor(client, x[:, None], name)
+    features = feature_names(durable.agreement.features, x.size)
+    values = zip(features, (x * client.state.centre).tolist(), strict=True)
+    found = [Contribution(feature, value) for feature, value in values if value]
     if own[0]:
         found.append(Contribution("effect of the arm", float(own[0])))
     found.sort(key=lambda each: -abs(each.value))
