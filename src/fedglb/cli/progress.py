@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from statistics import fmean
 
 from rich.console import Console, Group, RenderableType
@@ -35,13 +35,20 @@ def announce_compilation() -> None:
 @contextmanager
 def explain_delay(text: Callable[[], str]) -> Iterator[None]:
     """Say how far the work inside is, if it takes longer than 2 s, and then every 10 s."""
+    with _repeating(lambda: say(text()), _SLOW, _SAY_EVERY):
+        yield
+
+
+@contextmanager
+def _repeating(action: Callable[[], None], first: float, every: float) -> Iterator[None]:
+    """Call an action in a thread, after `first` seconds and then every so many."""
     over = threading.Event()
 
     def look() -> None:
-        wait = _SLOW
+        wait = first
         while not over.wait(wait):
-            say(text())
-            wait = _SAY_EVERY
+            action()
+            wait = every
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -100,23 +107,14 @@ class _Lines:
             self._title, self._status = title, in_a_line(status)
             self._line_if_due()
 
-    @contextmanager
-    def breathing(self) -> Iterator[None]:
+    def breathing(self) -> AbstractContextManager[None]:
         """Also write lines without a new status: a search has none for minutes."""
-        over = threading.Event()
 
         def look() -> None:
-            while not over.wait(_LOOK_EVERY):
-                with self._lock:
-                    self._line_if_due()
+            with self._lock:
+                self._line_if_due()
 
-        thread = threading.Thread(target=look, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        return _repeating(look, _LOOK_EVERY, _LOOK_EVERY)
 
     def _line_if_due(self) -> None:
         if self._title and time.monotonic() - self._last >= LINE_EVERY:
