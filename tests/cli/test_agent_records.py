@@ -153,17 +153,17 @@ def test_vectors_are_still_vectors_where_there_is_a_schema(tmp_path, schema):
         ({"arm": {}, "reward": True}, "line 5: reward = True"),
         ({"arm": {}, "reward": 1, "id": 1.5}, "line 5: id = 1.5: expected a string"),
         ({"arm": {}, "reward": 1, "id": "x"}, "line 1: id = None: expected the arm's id"),
-        ('{"arm": {"price": NaN}, "reward": 1}\n', "line 5: row = "),
-        ('{"arm": \n', "line 5: row = '{\"arm\":': expected a JSON object"),
-        ("[1, 2]\n", "line 5: row = '[1, 2]': expected a JSON object"),
-        ('{"arm": ' + "[" * 5000 + "\n", "line 5: row = "),
+        ('{"arm": {"price": NaN}, "reward": 1}\n', "line 5 = "),
+        ('{"arm": \n', "line 5 = '{\"arm\":': expected a JSON object"),
+        ("[1, 2]\n", "line 5 = [1, 2]: expected a JSON object"),
+        ('{"arm": ' + "[" * 5000 + "\n", "line 5 = "),
     ],
 )
 def test_one_wrong_line_and_nothing_is_imported(tmp_path, schema, row, said):
     file = lines(tmp_path / "past.ndjson", [*ROWS, row, *ROWS])
     code, _, errors = agent("import", file, "--into", tmp_path / "a.db", "--features", schema)
     assert code == 2
-    assert f"past.ndjson, {said}" in errors
+    assert f"past.ndjson: {said}" in errors
     with fg.Agent.open(tmp_path / "a.db", features=FEATURES) as found:
         assert found.status.samples == 0
 
@@ -176,7 +176,7 @@ def test_one_wrong_row_of_a_table_is_named(tmp_path, schema):
             "import", write(tmp_path / "past", rows), "--into", tmp_path / "a.db",
             "--features", schema,
         )  # fmt: skip
-        assert (code, "past, row 5: arm.price = nan" in errors) == (2, True), errors
+        assert (code, "past: row 5: arm.price = nan" in errors) == (2, True), errors
 
 
 @pytest.mark.parametrize(

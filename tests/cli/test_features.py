@@ -187,6 +187,7 @@ GOOD = '{"arm": {"kind": "a"}}\n\n{"arm": {"kind": "b"}}\n'
         (GOOD + '{"arm": {"kind": \n', 'line 4 = \'{"arm": {"kind":\': expected a JSON object'),
         (GOOD + "\xff\xfe\n", "line 4 = "),
         (GOOD + '{"arm": {"kind": NaN}}\n', "line 4 = "),
+        (GOOD + '{"arm": ' + "[" * 5000 + "\n", "line 4 = "),
         (GOOD + "3\n", 'line 4 = 3: expected a record with "arm" or "arms"'),
         (GOOD + '{"context": {}}\n', "line 4 = {'context': {}}: expected a record with"),
         (GOOD + '{"arm": [0.5, 1]}\n', "line 4.arm = [0.5, 1]: expected a record: fields by name"),

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import polars as pl
 import typer
 from rich.table import Table
 
 from fedglb.cli.common import Json, console, print_json, say
+from fedglb.cli.json_lines import json_lines
 from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput, Place, relocated, under
 from fedglb.features import Features
@@ -151,22 +151,13 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _records(path: Path, lines: list[int]) -> Iterator[Any]:
     """Yield the objects of a file, and note the line of each."""
-    decode = msgspec.json.Decoder().decode
     said = time.monotonic()
-    with path.open("rb") as file:
-        for k, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            lines.append(k)
-            try:
-                yield decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                text = line.decode(errors="replace").strip()
-                given = text if len(text) <= 60 else f"{text[:60]} …"
-                raise InvalidInput(f"line {k}", given, f"a JSON object ({error})") from None
-            if k % 10_000 == 0 and time.monotonic() - said > _QUIET:
-                said = time.monotonic()
-                say(f"{k:,} lines read")
+    for k, record in json_lines(path):
+        lines.append(k)
+        yield record
+        if k % 10_000 == 0 and time.monotonic() - said > _QUIET:
+            said = time.monotonic()
+            say(f"{k:,} lines read")
 
 
 def _line(path: Place, lines: list[int]) -> Place:

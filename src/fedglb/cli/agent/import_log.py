@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import numpy as np
 import polars as pl
 import typer
 
 from fedglb.cli.agent.problem import AgentProblem
 from fedglb.cli.common import Json, in_panel, print_json
+from fedglb.cli.json_lines import json_lines
 from fedglb.cli.progress import explain_delay
 from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput, names_near, number, under
@@ -181,25 +181,18 @@ def _id(value: Any) -> str | int | None:
 def _rows(file: Path, reward: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the place and the content of each row."""
     try:
-        with file.open("rb") as lines:
-            if lines.read(len(_PARQUET)) == _PARQUET:
-                yield from _parquet_rows(file, reward)
-                return
-            lines.seek(0)
-            for k, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"{file}, line {k}", _row(f"{file}, line {k}", line)
+        with file.open("rb") as found:
+            parquet = found.read(len(_PARQUET)) == _PARQUET
+        if parquet:
+            yield from _parquet_rows(file, reward)
+            return
+        with under(source=str(file)):
+            for k, row in json_lines(file):
+                if not isinstance(row, dict):
+                    raise InvalidInput(f"line {k}", row, "a JSON object")
+                yield f"{file}: line {k}", row
     except OSError as error:
         raise InvalidInput("FILE", str(file), f"a readable file ({error.strerror})") from None
-
-
-def _row(place: str, line: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError) as error:
-        text = line[:80].decode("utf-8", "replace").strip()
-        with under(source=place):
-            raise InvalidInput("row", text, f"a JSON object ({error})") from None
 
 
 def _parquet_rows(file: Path, reward: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -216,7 +209,7 @@ def _parquet_rows(file: Path, reward: str) -> Iterator[tuple[str, dict[str, Any]
     columns = {side: each for side, each in parts.items() if each is not None}
     columns |= {name: table[name].to_list() for name in (reward, "id") if name in table.columns}
     for k, values in enumerate(zip(*columns.values(), strict=True), 1):
-        yield f"{file}, row {k}", dict(zip(columns, values, strict=True))
+        yield f"{file}: row {k}", dict(zip(columns, values, strict=True))
 
 
 def _side(table: pl.DataFrame, side: str) -> list[Any] | None:
