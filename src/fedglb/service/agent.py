@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,23 +19,30 @@ from starlette.responses import Response, StreamingResponse
 
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.federation import Agent, AgentStatus, Decision
+from fedglb.federation.agent.comparison import Comparison
 from fedglb.federation.agent.explain import Explanation, LearnedModel
 from fedglb.service.agent_page import AgentPage
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.messages import (
+    Activate,
     BatchBody,
     Choose,
     ChooseBatch,
     ChooseResult,
     ChooseResults,
+    Done,
+    Forget,
+    Forgotten,
     Observe,
     ObserveBatch,
     Observed,
+    ObserveRanking,
     ObserveResult,
     ObserveResults,
     Preview,
     Previewed,
     ProblemDetails,
+    Ranking,
 )
 from fedglb.service.metrics import Metrics, agent_metrics
 from fedglb.service.openapi import VERSION, Path, openapi
@@ -67,8 +75,10 @@ _RECORDS = {
 PATHS = (
     Path("/v1/choose", "POST", "Choose one of the arms.", Decision, Choose,
          "Arms are vectors or, where the agent has a schema, records: all vectors, or all records. "
-         "A repeated key with the same arms returns the same decision.", _POSTED,
-         example={**_RECORDS, "exclude": ["atlas"], "key": "view-1"}),
+         "A repeated key with the same arms returns the same decision. With `count` the answer is "
+         '`{"ranking": [decision, …]}`. With `prefetch` the decision happens when it is activated. '
+         "With `played` another system has decided, and the agent learns as its apprentice.",
+         _POSTED, example={**_RECORDS, "exclude": ["atlas"], "key": "view-1", "subject": "u-17"}),
     Path("/v1/choose/batch", "POST", "Choose several times, in order.", ChooseResults, ChooseBatch,
          "Each item has its own status and error.", _POSTED,
          example={"batch": [{"arms": [[1.0, 0.0], [0.0, 1.0]]}, {"arms": [[0.6, 0.8]]}]}),
@@ -78,6 +88,19 @@ PATHS = (
          example={"id": "5f0c6e1a-1", "reward": 1.0}),
     Path("/v1/observe/batch", "POST", "Report several rewards, in order.", ObserveResults,
          ObserveBatch, "Each item has its own status and error.", _POSTED),
+    Path("/v1/observe/ranking", "POST", "Report the clicks on a ranking.", Done, ObserveRanking,
+         "Clicked items have reward 1, items above the last click 0 (or the default reward); items "
+         "below it were not seen and are not learned. All of it is stored, or nothing.",
+         (404, 409, 410, *_POSTED), example={"ids": ["5f-1", "5f-2", "5f-3"], "clicked": ["5f-2"]}),
+    Path("/v1/activate", "POST", "Let prefetched decisions happen.", Done, Activate,
+         "No effect on decisions that have happened.", (404, *_POSTED), example={"ids": ["5f-1"]}),
+    Path("/v1/forget", "POST", "Delete decisions and their samples for good.", Forgotten, Forget,
+         "By id, and all of a subject. The agent's file and state no longer have them; the next "
+         "update replaces the shared model. Backups and exports keep what they have.",
+         (404, *_POSTED), example={"subject": "u-17"}),
+    Path("/v1/compare", "GET", "Return how the agent would have done as the one in charge.",
+         Comparison, details="Of decisions with `played`, by an off-policy estimate.",
+         problems=(503,)),
     Path("/v1/preview", "POST", "Return what would be played, and how likely.", Previewed, Preview,
          "Nothing is written or learned.", _POSTED, example=_RECORDS),
     Path("/v1/model", "GET", "Return the weight of each feature.", LearnedModel,
@@ -98,6 +121,9 @@ _decode_choose = msgspec.json.Decoder(Choose).decode
 _decode_observe = msgspec.json.Decoder(Observe).decode
 _decode_batch = msgspec.json.Decoder(BatchBody).decode
 _decode_preview = msgspec.json.Decoder(Preview).decode
+_decode_ranking = msgspec.json.Decoder(ObserveRanking).decode
+_decode_activate = msgspec.json.Decoder(Activate).decode
+_decode_forget = msgspec.json.Decoder(Forget).decode
 _encode = msgspec.json.Encoder().encode  # NaN and infinity become null
 _JSON = "application/json"
 _TURN = 20  # items of a batch between two chances for other requests
@@ -169,6 +195,10 @@ class AgentApi:
             "/v1/choose/batch": self.choose_batch,
             "/v1/observe": self.observe,
             "/v1/observe/batch": self.observe_batch,
+            "/v1/observe/ranking": self.observe_ranking,
+            "/v1/activate": self.activate,
+            "/v1/forget": self.forget,
+            "/v1/compare": self.compare,
             "/v1/preview": self.preview,
             "/v1/model": self.model,
             "/v1/explain": self.explain,
@@ -198,6 +228,8 @@ class AgentApi:
         results = [
             ChooseResult(found.status, problem=found)
             if isinstance(found, ProblemDetails)
+            else ChooseResult(200, ranking=found.ranking)
+            if isinstance(found, Ranking)
             else ChooseResult(200, found)
             for found in await self._each(request, self._choose)
         ]
@@ -213,12 +245,54 @@ class AgentApi:
         ]
         return _json(ObserveResults(results))
 
-    def _choose(self, body: bytes | msgspec.Raw) -> Decision:
+    def _choose(self, body: bytes | msgspec.Raw) -> Decision | Ranking:
         asked = _decode_choose(body)
-        return self._agent.choose(
-            self._arms(asked, body), asked.ids, context=asked.context, exclude=asked.exclude,
-            t=asked.t, key=asked.key,
+        arms = self._arms(asked, body)
+        if asked.count is None:
+            return self._agent.choose(
+                arms, asked.ids, context=asked.context, exclude=asked.exclude, t=asked.t,
+                key=asked.key, subject=asked.subject, prefetch=asked.prefetch,
+                played=asked.played, propensity=asked.propensity,
+            )  # fmt: skip
+        for name in ("played", "propensity"):
+            if getattr(asked, name) is not None:
+                raise InvalidInput(name, getattr(asked, name), "none with `count`")
+        return Ranking(
+            self._agent.rank(
+                arms, asked.count, asked.ids, context=asked.context, exclude=asked.exclude,
+                t=asked.t, key=asked.key, subject=asked.subject, prefetch=asked.prefetch,
+            )
         )  # fmt: skip
+
+    async def observe_ranking(self, request: Request) -> Response:
+        """Answer `POST /v1/observe/ranking`."""
+        body = await self._body(request)
+        asked = _decode_ranking(body)
+        _check_names(body, 2)
+        self._agent.observe_ranking(asked.ids, asked.clicked)
+        return _json(Done(asked.ids))
+
+    async def activate(self, request: Request) -> Response:
+        """Answer `POST /v1/activate`."""
+        body = await self._body(request)
+        asked = _decode_activate(body)
+        _check_names(body, 1)
+        self._agent.activate(asked.ids)
+        return _json(Done(asked.ids))
+
+    async def forget(self, request: Request) -> Response:
+        """Answer `POST /v1/forget`, from a thread: all other samples are learned again."""
+        body = await self._body(request)
+        asked = _decode_forget(body)
+        _check_names(body, bool(asked.ids) + (asked.subject is not None))
+        if not asked.ids and asked.subject is None:
+            raise InvalidInput("subject", None, "a subject, or ids of decisions")
+        forget = partial(self._agent.forget, asked.ids, subject=asked.subject)
+        return _json(Forgotten(await asyncio.to_thread(forget)))
+
+    async def compare(self, _: Request) -> Response:
+        """Answer `GET /v1/compare`, from a thread."""
+        return _json(await asyncio.to_thread(self._agent.compare))
 
     def _observe(self, body: bytes | msgspec.Raw) -> Observed:
         asked = _decode_observe(body)
@@ -239,7 +313,8 @@ class AgentApi:
             first = type(arms[0])
             k = next(k for k, arm in enumerate(arms) if type(arm) is not first)
             raise InvalidInput(("arms", k), arms[k], f"a {_ARM[first]}, as arms[0] is")
-        given = sum(v is not None and v != [] for v in msgspec.structs.astuple(asked))
+        values = msgspec.structs.astuple(asked)
+        given = sum(v is not None and v is not False and v != [] for v in values)
         _check_names(body, given + sum(map(len, records)) + len(asked.context or ()))
         return arms
 

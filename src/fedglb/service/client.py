@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ from numpy.typing import ArrayLike
 from fedglb.errors import InvalidInput, array, integer, number
 from fedglb.features.encode import Record
 from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailable
+from fedglb.federation.agent.comparison import Comparison
 from fedglb.federation.agent.explain import Explanation, LearnedModel, PreviewedArm
 from fedglb.federation.agent.records import is_records
 from fedglb.service.connections import Answer, Connections
@@ -118,12 +120,16 @@ class AgentClient:
         exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
+        subject: str | None = None,
+        prefetch: bool = False,
+        played: int | None = None,
+        propensity: float | None = None,
     ) -> Decision:
         """Choose one of the arms.
 
         Parameters
         ----------
-        arms, ids, context, exclude, t
+        arms, ids, context, exclude, t, subject, prefetch, played, propensity
             As in `Agent.choose`.
         key
             A name of this request: a repeated key, also from another process, returns the same
@@ -137,12 +143,73 @@ class AgentClient:
         Raises
         ------
         InvalidInput
-            `arms`, `ids`, `context`, `exclude`, `t` or `key` are invalid.
+            An argument is invalid.
         Unavailable
             The service did not answer within `patience`, or refused.
         """
-        body = self._get("POST", "/v1/choose", _keyed(arms, ids, context, exclude, t, key))
-        return _decision(msgspec.json.decode(body))
+        asked = _keyed(
+            arms, ids, context, exclude, t=t, key=key, subject=subject, prefetch=prefetch or None,
+            played=played, propensity=propensity,
+        )  # fmt: skip
+        return _decision(msgspec.json.decode(self._get("POST", "/v1/choose", asked)))
+
+    def rank(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        count: int,
+        ids: Sequence[str | int] | None = None,
+        *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
+        t: int | None = None,
+        key: str | None = None,
+        subject: str | None = None,
+        prefetch: bool = False,
+    ) -> tuple[Decision, ...]:
+        """Choose several arms, best first.
+
+        Parameters
+        ----------
+        arms, count, ids, context, exclude, t, subject, prefetch
+            As in `Agent.rank`.
+        key
+            As in `choose`.
+
+        Returns
+        -------
+        tuple of Decision
+            Each has its own id and reward.
+
+        Raises
+        ------
+        InvalidInput
+            An argument is invalid.
+        Unavailable
+            The service did not answer within `patience`, or refused.
+        """
+        asked = _keyed(
+            arms, ids, context, exclude, t=t, key=key, subject=subject, prefetch=prefetch or None,
+            count=count,
+        )  # fmt: skip
+        found = msgspec.json.decode(self._get("POST", "/v1/choose", asked))
+        return tuple(map(_decision, found["ranking"]))
+
+    def activate(self, ids: Iterable[str]) -> None:
+        """Let decisions that were prefetched happen now, as `Agent.activate` does.
+
+        Parameters
+        ----------
+        ids
+            Ids of decisions.
+
+        Raises
+        ------
+        UnknownDecision
+            There is no such decision.
+        Unavailable
+            The service did not answer within `patience`, or refused.
+        """
+        self._get("POST", "/v1/activate", {"ids": list(ids)})
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Report the reward of a decision; when this returns, the sample is in the agent's file.
@@ -163,12 +230,61 @@ class AgentClient:
         Unavailable
             The service did not answer within `patience`, or refused.
         """
-        body = {"id": id, "reward": number("reward", reward)}
-        answer, unsure = self._ask("POST", "/v1/observe", body)
+        self._tell("/v1/observe", {"id": id, "reward": number("reward", reward)})
+
+    def observe_ranking(self, ids: Sequence[str], clicked: Iterable[str]) -> None:
+        """Report the clicks on a ranking, as `Agent.observe_ranking` does.
+
+        Parameters
+        ----------
+        ids
+            The ids of the decisions, in the order in which the arms were shown.
+        clicked
+            Those whose arms were clicked; may be empty.
+
+        Raises
+        ------
+        InvalidInput, AlreadyObserved, DecisionExpired, UnknownDecision
+            As `Agent.observe_ranking` raises them.
+        Unavailable
+            The service did not answer within `patience`, or refused.
+        """
+        self._tell("/v1/observe/ranking", {"ids": list(ids), "clicked": list(clicked)})
+
+    def _tell(self, path: str, body: object) -> None:
+        """Report rewards; if an earlier try may have stored them, they may be there already."""
+        answer, unsure = self._ask("POST", path, body)
         if answer.status >= 400:
             error = _error(answer)
             if not (unsure and isinstance(error, AlreadyObserved) and error.same):
                 raise error
+
+    def forget(self, ids: Iterable[str] = (), *, subject: str | None = None) -> int:
+        """Delete decisions and their samples for good, as `Agent.forget` does.
+
+        A call that is repeated after a lost answer deletes what is left.
+
+        Parameters
+        ----------
+        ids
+            Ids of decisions.
+        subject
+            All decisions about this subject, too.
+
+        Returns
+        -------
+        int
+            Number of decisions deleted.
+
+        Raises
+        ------
+        UnknownDecision
+            Such a decision does not exist or was forgotten before; nothing is deleted.
+        Unavailable
+            The service did not answer within `patience`, or refused.
+        """
+        asked = {"ids": list(ids)} if subject is None else {"ids": list(ids), "subject": subject}
+        return int(msgspec.json.decode(self._get("POST", "/v1/forget", asked))["forgotten"])
 
     # -- many at once ---------------------------------------------------------------------------
 
@@ -185,8 +301,10 @@ class AgentClient:
         list of Decision or Exception
             A decision for each, or the error that `choose` would have raised.
         """
-        optional = ("ids", "context", "exclude", "t", "key")
-        batch = [_keyed(r["arms"], *(r.get(name) for name in optional)) for r in requests]
+        batch = [
+            _keyed(**{"ids": None, "context": None, "exclude": None} | dict(each))
+            for each in requests
+        ]
         found = msgspec.json.decode(self._get("POST", "/v1/choose/batch", {"batch": batch}))
         return [
             _decision(each["decision"])
@@ -276,6 +394,10 @@ class AgentClient:
         """
         found = self._get("POST", "/v1/preview", _request(arms, ids, context, exclude))
         return msgspec.json.decode(found, type=Previewed).arms
+
+    def compare(self) -> Comparison:
+        """Return how the agent would have done beside the system that decides."""
+        return msgspec.json.decode(self._get("GET", "/v1/compare"), type=Comparison)
 
     # -- status and log -------------------------------------------------------------------------
 
@@ -398,15 +520,62 @@ class AsyncAgentClient:
         exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
+        subject: str | None = None,
+        prefetch: bool = False,
+        played: int | None = None,
+        propensity: float | None = None,
     ) -> Decision:
         """Choose one of the arms."""
-        given = {"context": context, "exclude": exclude, "t": t, "key": key}
-        return await self._run(lambda: self._client.choose(arms, ids, **given))  # type: ignore[arg-type]
+        call = partial(
+            self._client.choose, arms, ids, context=context, exclude=exclude, t=t, key=key,
+            subject=subject, prefetch=prefetch, played=played, propensity=propensity,
+        )  # fmt: skip
+        return await self._run(call)
+
+    @_sections_of(AgentClient.rank)
+    async def rank(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        count: int,
+        ids: Sequence[str | int] | None = None,
+        *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
+        t: int | None = None,
+        key: str | None = None,
+        subject: str | None = None,
+        prefetch: bool = False,
+    ) -> tuple[Decision, ...]:
+        """Choose several arms, best first."""
+        call = partial(
+            self._client.rank, arms, count, ids, context=context, exclude=exclude, t=t, key=key,
+            subject=subject, prefetch=prefetch,
+        )  # fmt: skip
+        return await self._run(call)
+
+    @_sections_of(AgentClient.activate)
+    async def activate(self, ids: Iterable[str]) -> None:
+        """Let decisions that were prefetched happen now, as `Agent.activate` does."""
+        await self._run(lambda: self._client.activate(ids))
 
     @_sections_of(AgentClient.observe)
     async def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Report the reward of a decision; when this returns, the sample is in the agent's file."""
         await self._run(lambda: self._client.observe(id, reward))
+
+    @_sections_of(AgentClient.observe_ranking)
+    async def observe_ranking(self, ids: Sequence[str], clicked: Iterable[str]) -> None:
+        """Report the clicks on a ranking, as `Agent.observe_ranking` does."""
+        await self._run(lambda: self._client.observe_ranking(ids, clicked))
+
+    @_sections_of(AgentClient.forget)
+    async def forget(self, ids: Iterable[str] = (), *, subject: str | None = None) -> int:
+        """Delete decisions and their samples for good, as `Agent.forget` does."""
+        return await self._run(lambda: self._client.forget(ids, subject=subject))
+
+    async def compare(self) -> Comparison:
+        """Return how the agent would have done beside the system that decides."""
+        return await self._run(self._client.compare)
 
     @_sections_of(AgentClient.choose_batch)
     async def choose_batch(
@@ -471,14 +640,15 @@ def _keyed(
     ids: Sequence[str | int] | None,
     context: Record | None,
     exclude: Sequence[str | int] | None,
-    t: int | None,
-    key: str | None,
+    key: str | None = None,
+    **more: Any,
 ) -> dict[str, object]:
     """Return the body of a request to choose, always with a key, so that it may be sent twice."""
     asked = _request(arms, ids, context, exclude)
     asked["key"] = secrets.token_urlsafe(12) if key is None else key
-    if t is not None:
-        asked["t"] = int(t)
+    for name, value in more.items():
+        if value is not None:
+            asked[name] = value.item() if isinstance(value, np.generic) else value
     return asked
 
 

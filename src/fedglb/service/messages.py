@@ -19,6 +19,17 @@ class Choose(msgspec.Struct, forbid_unknown_fields=True):
     key: str | None = None
     context: dict[str, Any] | None = None
     exclude: list[str | int] = []
+    count: int | None = None  # a ranking of so many arms
+    subject: str | None = None
+    prefetch: bool = False
+    played: int | None = None
+    propensity: float | None = None
+
+
+class Ranking(msgspec.Struct):
+    """The decisions of a ranking, best first."""
+
+    ranking: tuple[Decision, ...]
 
 
 class Preview(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +52,32 @@ class Observe(msgspec.Struct, forbid_unknown_fields=True):
 
     id: str
     reward: float
+
+
+class ObserveRanking(msgspec.Struct, forbid_unknown_fields=True):
+    """The ids of a ranking's decisions, as they were shown, and those of the clicked ones."""
+
+    ids: list[str]
+    clicked: list[str]
+
+
+class Activate(msgspec.Struct, forbid_unknown_fields=True):
+    """Decisions that were prefetched and happen now."""
+
+    ids: list[str]
+
+
+class Forget(msgspec.Struct, forbid_unknown_fields=True):
+    """Decisions to delete: by id, and all of a subject."""
+
+    ids: list[str] = []
+    subject: str | None = None
+
+
+class Forgotten(msgspec.Struct):
+    """The number of decisions that were deleted."""
+
+    forgotten: int
 
 
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,6 +104,12 @@ class Observed(msgspec.Struct):
     id: str
 
 
+class Done(msgspec.Struct):
+    """The decisions that a request was about."""
+
+    ids: list[str]
+
+
 class ProblemDetails(msgspec.Struct, omit_defaults=True):
     """The reason of a refusal (RFC 9457)."""
 
@@ -85,6 +128,7 @@ class ChooseResult(msgspec.Struct, omit_defaults=True):
 
     status: int
     decision: Decision | None = None
+    ranking: tuple[Decision, ...] | None = None
     problem: ProblemDetails | None = None
 
 

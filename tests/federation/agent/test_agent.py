@@ -264,6 +264,7 @@ def test_export_has_every_decision(agent):
     assert frame.columns == [
         "id", "made", "arms", "arm", "arm_id", "x", "score", "width", "propensity", "model",
         "reward", "rewarded", "outcome", "propensity_error", "offered", "record",
+        "proposed", "defaulted",
     ]  # fmt: skip
     assert frame["id"].to_list() == [one.id, two.id]
     assert frame["arms"].to_list() == [3, 2]

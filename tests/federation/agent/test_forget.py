@@ -10,7 +10,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, UnknownDecision
-from fedglb.federation.agent.application_calls import ApplicationCalls
+from fedglb.federation.agent.removal import Removal
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol import Client
@@ -271,7 +271,7 @@ class Paused:
 
     def __init__(self, agent: Agent, monkeypatch) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
-        original = ApplicationCalls._without
+        original = Removal._without
 
         def without(client, *given):
             fresh = original(client, *given)
@@ -279,7 +279,7 @@ class Paused:
             assert self.go_on.wait(PATIENCE)
             return fresh
 
-        monkeypatch.setattr(ApplicationCalls, "_without", without)
+        monkeypatch.setattr(Removal, "_without", without)
 
     def forget(self, agent: Agent, ids: list[str]) -> threading.Thread:
         thread = threading.Thread(target=agent.forget, args=(ids,))

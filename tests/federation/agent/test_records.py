@@ -418,7 +418,7 @@ def absorb(agent: Agent, first: int, last: int) -> None:
 def one_step():
     """An update of its own is one step, and not repeated until θ stands still."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own_updates, "STEPS", 1)
+        patch.setattr(own_updates, "USUAL", (1, 0.0))
         yield
 
 

@@ -90,7 +90,7 @@ def test_absorbed_samples_and_arms_without_ids(tmp_path):
 
 
 def test_updates_come_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_updates, "STEPS", 1)
+    monkeypatch.setattr(own_updates, "USUAL", (1, 0.0))
     arms, rewards, contexts, ids = past(1, 81)
     with Agent.open(tmp_path / "a.db", features=OLD) as agent:
         agent.absorb(arms[:80], rewards[:80], contexts=contexts[:80], ids=ids[:80])

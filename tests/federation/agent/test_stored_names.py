@@ -13,18 +13,22 @@ from fedglb.federation import Agent
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.sqlite import unpack
 from tests.federation.helpers.agent_driver import Alone, feed
+from tests.federation.helpers.nats_federation import eventually
 
 PROBLEM = fg.Problem(dim=3)
 AGREED = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=1)
-VERSION = 3
+VERSION = 4
 APPLICATION_ID = 0x6167656E
+DECISION = [
+    "number", "prefix", "made", "t", "arms", "arm", "arm_id", "x", "score", "width", "propensity",
+    "model", "sequence", "step", "reward", "rewarded", "propensity_error", "room", "revision",
+    "record", "subject", "proposed", "defaulted",
+]  # fmt: skip
 COLUMNS = {
     "facts": ["name", "value"],
-    "decisions": [
-        "number", "prefix", "made", "t", "arms", "arm", "arm_id", "x", "score", "width",
-        "propensity", "model", "sequence", "step", "reward", "rewarded", "propensity_error",
-        "room", "revision", "record",
-    ],
+    "decisions": DECISION,
+    "prefetched": DECISION,
+    "late": ["number", "reward", "at"],
     "snapshots": ["number", "last_sequence", "withdrawn"],
     "adopted_model": ["one", "number", "last_sequence", "base"],
     "offers": ["number", "arms", "records"],
@@ -37,8 +41,11 @@ COLUMNS = {
         "first_sequence", "last_sequence", "theta", "batch",
     ],
 }  # fmt: skip
-INDEXES = {"decisions_by_key", "samples", "waiting"}
-FACTS = {"agreement", "instance", "seed", "last_number", "expired"}
+INDEXES = {
+    "compared", "decisions_by_key", "prefetched_by_key", "prefetched_subjects", "samples",
+    "subjects", "waiting",
+}  # fmt: skip
+FACTS = {"agreement", "instance", "seed", "last_number", "expired", "defaulted", "replaced"}
 #: The arrays of adopted_model.base: a client's state, and in it the shared model. Its fields are
 #: the stored names.
 STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.radius_terms"}
@@ -53,6 +60,10 @@ def used(path):
         agent.forget(ids[:1])
         for _ in range(2):
             agent.choose(np.eye(3))  # the first one expires
+    with Agent.open(path, PROBLEM, default_reward=0.0, reward_after=0.01) as agent:
+        eventually(lambda: agent.status.defaulted == 1, "a default reward")
+        agent.observe(agent.export()["id"][-1], 1.0)
+        eventually(lambda: agent.status.replaced == 1, "a late reward")
     return path
 
 

@@ -9,13 +9,14 @@ from typing import Annotated, cast, get_args
 import typer
 
 from fedglb.cli.agent.problem import AgentProblem
-from fedglb.cli.common import JsonEvents, in_panel, print_event
+from fedglb.cli.common import JsonEvents, in_panel, print_event, seconds
 from fedglb.cli.progress import announce_compilation, explain_delay
 from fedglb.cli.report_errors import extra, report_errors
 from fedglb.errors import number, one_of
 from fedglb.federation.agent.decisions import (
     DecisionRules,
     KeptArms,
+    Late,
     OnFullDisk,
     WithoutRecords,
 )
@@ -59,6 +60,16 @@ def serve(
     max_pending: Annotated[
         int, _agent("Decisions that may wait for their reward.")
     ] = DecisionRules.max_pending,
+    default_reward: Annotated[
+        float | None, _agent("The reward of a decision that got none in time, e.g. 0 for clicks.")
+    ] = None,
+    reward_after: Annotated[
+        str, _agent("How long a decision waits for its reward, then it gets the default: 30m, 2h.")
+    ] = "30m",
+    late: Annotated[
+        str,
+        _agent(f"A reward that comes after the default one: {', '.join(get_args(Late))}."),
+    ] = "replace",
     log: Annotated[
         str, _agent(f"Which arms are kept: {', '.join(get_args(KeptArms))}.")
     ] = "chosen",
@@ -127,6 +138,8 @@ def serve(
                 without_records=cast("WithoutRecords", without_records), explore=explore,
                 durable=cast("Durability", durable),
                 expire_after=expire_after, max_pending=max_pending,
+                default_reward=default_reward, reward_after=seconds("reward_after", reward_after),
+                late=cast("Late", late),
                 log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
                 report_rewards=report_rewards, follow_roster=follow_roster, wait=wait,
             )  # fmt: skip

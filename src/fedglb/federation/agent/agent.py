@@ -17,10 +17,13 @@ from fedglb.features import Features
 from fedglb.features.encode import Record
 from fedglb.federation.agent.activity import Activity
 from fedglb.federation.agent.application_calls import ApplicationCalls
+from fedglb.federation.agent.comparison import Comparison
 from fedglb.federation.agent.decisions import (
+    Asked,
     Decision,
     DecisionRules,
     KeptArms,
+    Late,
     OnFullDisk,
     WithoutRecords,
 )
@@ -33,7 +36,13 @@ from fedglb.federation.agent.explain import (
 )
 from fedglb.federation.agent.own_updates import OwnUpdates
 from fedglb.federation.agent.schema_change import newest_schema, opened_client
-from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
+from fedglb.federation.agent.session import (
+    FORGETTING,
+    AgentSession,
+    AgentStatus,
+    RewardTotals,
+)
+from fedglb.federation.agent.silence import Silence
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.errors import Unavailable
@@ -91,6 +100,9 @@ class Agent:
         self._client, self._session, self._connection = client, session, connection
         self._own_updates = own_updates
         self._calls = ApplicationCalls(client)
+        self._silence: Silence | None = None
+        if client.rules.default_reward is not None or self._calls.has_late():
+            self._silence = Silence(client, self._calls, self._learned)
 
     @classmethod
     def open(
@@ -107,6 +119,9 @@ class Agent:
         durable: Durability = "process",
         expire_after: float = DecisionRules.expire_after,
         max_pending: int = DecisionRules.max_pending,
+        default_reward: float | None = None,
+        reward_after: float = DecisionRules.reward_after,
+        late: Late = "replace",
         log: KeptArms = "chosen",
         on_full_disk: OnFullDisk = "raise",
         beat: float = 2.0,
@@ -153,6 +168,14 @@ class Agent:
             A decision expires `expire_after` seconds after it was made, or when `max_pending`
             newer ones wait (100 decisions per second for a day are 8.6 million); its reward is then
             refused. They wait in the file, not in memory. `AgentStatus.expired` counts them.
+        default_reward, reward_after
+            Where silence means something, as with clicks: a decision without a reward
+            `reward_after` seconds after it was made is learned with `default_reward`, exactly once,
+            by a thread of the agent. (None: it waits until it expires.)
+        late
+            What becomes of a reward that comes after the default one: "replace" drops that sample
+            and learns the new one, within seconds; "refuse" raises `AlreadyObserved`. With
+            one-pass updates (`fedglb_private`) only "refuse".
         log
             Which arms of a decision are kept: the "chosen" one, or all arms "offered", which takes
             8·K·d bytes more per decision and allows evaluating another policy on the log
@@ -202,8 +225,9 @@ class Agent:
         number("beat", beat, above=0.0)
         number("wait", wait, at_least=0.0)
         rules = DecisionRules(
-            explore, expire_after, max_pending, log, on_full_disk, without_records, strict
-        )
+            explore, expire_after, max_pending, log, on_full_disk, without_records, strict,
+            default_reward, reward_after, late,
+        )  # fmt: skip
         found = None if bundle is None else _bundle(bundle)
         if found is None:
             problem = _problem(problem, features)
@@ -212,6 +236,7 @@ class Agent:
             agreement = found.agreement
             _same(agreement, problem, algorithm, features)
         rules.applied_to(agreement.algorithm)  # raises before a file is created
+        rules.check_default(agreement)
         hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None
         if report_rewards and hidden:
             allowed = "False in a private federation: reported sums of rewards have no noise"
@@ -255,6 +280,10 @@ class Agent:
         exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
+        subject: str | None = None,
+        prefetch: bool = False,
+        played: int | None = None,
+        propensity: float | None = None,
     ) -> Decision:
         """Choose one of the arms, and write the decision into the file.
 
@@ -280,6 +309,16 @@ class Agent:
         key
             A name of this request, 1 to 200 characters. A repeated key with the same arms returns
             the same decision, also after a crash: a caller without an answer may ask again.
+        subject
+            Whom the decision is about, 1 to 200 characters, for `forget`. The file keeps a keyed
+            digest of it.
+        prefetch
+            Whether the decision is made ahead of time. Then it happens when `activate` is called;
+            else it never happened: it expires without a trace.
+        played, propensity
+            Where another system decides and the agent is its apprentice: the index of the arm that
+            was played, and the probability with which (None: not known). The agent learns from its
+            reward, and notes what it would have played (`Decision.proposed`); see `compare`.
 
         Returns
         -------
@@ -289,8 +328,8 @@ class Agent:
         Raises
         ------
         InvalidInput
-            `arms`, `ids`, `context`, `exclude`, `t` or `key` are invalid; or the key belongs to
-            another request. Nothing is chosen or written.
+            An argument is invalid; or the key belongs to another request. Nothing is chosen or
+            written.
 
         Examples
         --------
@@ -307,7 +346,80 @@ class Agent:
         ...     agent.choose(items, ids=["pen", "book", "gift"], exclude=["pen", "gift"]).arm_id
         'book'
         """
-        return self._calls.choose(arms, ids, t, key, context, exclude)
+        asked = Asked(1, subject, prefetch, played, propensity)
+        return self._calls.choose(arms, ids, t, key, context, exclude, asked)
+
+    def rank(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        count: int,
+        ids: Sequence[str | int] | None = None,
+        *,
+        context: Record | None = None,
+        exclude: Sequence[str | int] = (),
+        t: int | None = None,
+        key: str | None = None,
+        subject: str | None = None,
+        prefetch: bool = False,
+    ) -> tuple[Decision, ...]:
+        """Choose several arms, best first: each is the rule's choice among those that are left.
+
+        Parameters
+        ----------
+        arms, ids, context, exclude, t, key, subject, prefetch
+            As for `choose`.
+        count
+            How many, 1 to 100; if there are fewer arms, all of them.
+
+        Returns
+        -------
+        tuple of Decision
+            Each has its own id and reward, and the propensity given the arms above it.
+
+        Raises
+        ------
+        InvalidInput
+            An argument is invalid. Nothing is chosen or written.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     offer = [[0.6, 0.0], [0.0, 1.0], [0.6, 0.6]]
+        ...     shown = agent.rank(offer, 2, ids=["pen", "book", "bag"])
+        ...     agent.observe_ranking([d.id for d in shown], clicked=[shown[0].id])
+        ...     agent.export()["outcome"].to_list()
+        ['observed', 'unseen']
+        """
+        asked = Asked(count, subject, prefetch)
+        return self._calls.rank(arms, ids, t, key, context, exclude, asked)
+
+    def activate(self, ids: Iterable[str]) -> None:
+        """Let decisions that were prefetched happen now: all of them or, on an error, none.
+
+        No effect on decisions that have happened.
+
+        Parameters
+        ----------
+        ids
+            Ids of decisions.
+
+        Raises
+        ------
+        UnknownDecision
+            There is no such decision: prefetched ones are kept for `expire_after`, and not beyond
+            `max_pending` newer decisions or a change of the schema.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     ahead = [agent.choose([[0.6, 0.0], [0.0, 1.0]], prefetch=True) for _ in range(3)]
+        ...     agent.activate([ahead[0].id])
+        ...     agent.export().height
+        1
+        """
+        self._calls.activate(ids)
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Learn from the reward of a decision; when this returns, the sample is in the file.
@@ -324,7 +436,7 @@ class Agent:
         InvalidInput
             The reward is invalid.
         AlreadyObserved
-            The decision already has a reward.
+            The decision already has a reward, other than a default one that may be replaced.
         DecisionExpired
             The decision has expired (`expire_after`, `max_pending`).
         UnknownDecision
@@ -339,9 +451,48 @@ class Agent:
         ...     agent.status.samples
         1
         """
-        step = self._calls.observe(id, reward)
+        self._learned([reward], self._calls.observe(id, reward))
+
+    def observe_ranking(self, ids: Sequence[str], clicked: Iterable[str]) -> None:
+        """Learn from a list that was read from the top: all of it or, on an error, nothing.
+
+        Clicked items have reward 1, items above the last click 0 (or the agent's
+        `default_reward`). Items below the last click were not seen and are not learned. Without a
+        click, all were seen.
+
+        Parameters
+        ----------
+        ids
+            The ids of the decisions, in the order in which the arms were shown.
+        clicked
+            Those whose arms were clicked; may be empty.
+
+        Raises
+        ------
+        InvalidInput
+            An id occurs twice, one of `clicked` is not in `ids`, or 0 or 1 is no reward of the
+            problem.
+        AlreadyObserved
+            A decision already has another reward, or all have these.
+        DecisionExpired, UnknownDecision
+            As `observe` raises them.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     shown = agent.rank([[0.6, 0.0], [0.0, 1.0], [0.6, 0.6]], 3)
+        ...     agent.observe_ranking([d.id for d in shown], clicked=[shown[1].id])
+        ...     agent.export()["reward"].to_list()
+        [0.0, 1.0, None]
+        """
+        self._learned(*self._calls.observe_ranking(ids, clicked))
+
+    def _learned(self, rewards: Sequence[float], step: int) -> None:
+        """Count rewards that were learned, and request an update if it is due."""
         if self._session.rewards is not None:
-            self._session.rewards.add(reward)
+            for reward in rewards:
+                self._session.rewards.add(reward)
         self._request(step)
 
     def absorb(
@@ -418,10 +569,12 @@ class Agent:
         polars.DataFrame
             Columns id, made, arms (their number), arm, arm_id, x (the chosen arm),
             score, width, propensity, model, reward, rewarded, outcome (observed, pending,
-            expired, or absorbed: a sample without a decision), propensity_error, offered (all
-            arms offered, where the agent was opened with ``log="offered"``), record (JSON with
-            the records of context, arm and runner-up, if arms were records). `arms`, `arm` and
-            `offered` are without arms that were excluded.
+            expired, unseen: below the last click of a ranking, or absorbed: a sample without a
+            decision), propensity_error, offered (all arms offered, where the agent was opened with
+            ``log="offered"``), record (JSON with the records of context, arm and runner-up, if
+            arms were records), proposed (what an apprentice would have played), defaulted (whether
+            the reward is the default one). `arms`, `arm`, `offered` and `proposed` are without arms
+            that were excluded or are higher in the ranking.
 
         Examples
         --------
@@ -501,12 +654,16 @@ class Agent:
         """
         self._calls.backup(Path(path))
 
-    def forget(self, ids: Iterable[str]) -> None:
+    def forget(self, ids: Iterable[str] = (), *, subject: str | None = None) -> int:
         """Delete decisions and their samples for good: all of them or, on an error, none.
 
         They are gone from the file and from the agent's own state at once. A shared model that
         was fitted with them is replaced by the next global update, which no longer contains
-        them. The agent withdraws from an update in progress that contains them.
+        them. The agent withdraws from an update in progress that contains them, and asks for one
+        without them and nine more: with updates of one exchange (`fedglb_auto`) the first starts
+        from the old model, of which less and less is left. Until then the coordinator and all
+        agents have the old model. (Alone, an agent with a schema makes these updates itself, at
+        once.) Backups and exports keep what they have.
 
         With `fedglb_private` each sample is sent once, in sums. Samples that were sent stay in the
         model, because nothing can be subtracted from a released sum. Later releases and the file
@@ -520,6 +677,13 @@ class Agent:
         ----------
         ids
             Ids of decisions, with or without a reward.
+        subject
+            All decisions about this subject, too.
+
+        Returns
+        -------
+        int
+            Number of decisions deleted; 0 if there are none about the subject.
 
         Raises
         ------
@@ -534,9 +698,17 @@ class Agent:
         ...     agent.observe(decision.id, 1.0)
         ...     agent.forget([decision.id])
         ...     agent.status.samples
+        1
         0
         """
-        self._calls.forget(ids)
+        count = self._calls.forget(ids, subject)
+        if count and self._client.adopted:
+            if self._own_updates is not None:
+                self._own_updates.consider(anew=True)
+            elif self._connection is not None and not self._client.agreement.times:
+                self._session.settle(FORGETTING)
+                self.request_update()
+        return count
 
     # -- looking inside ---------------------------------------------------------------------------
 
@@ -644,6 +816,32 @@ class Agent:
         self._client.check()
         return self._client.store.activity(self._client.waiting, time.time())
 
+    def compare(self) -> Comparison:
+        """Return how the agent would have done beside the system that decides.
+
+        Of decisions made with ``choose(…, played=…)`` that have their reward; no other call waits
+        for it. Each counts with what the agent knew when it was made.
+
+        Returns
+        -------
+        Comparison
+            Mean rewards of both, and their difference, with intervals.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     for k in range(10):
+        ...         offer = [[1.0, 0.0], [0.0, 1.0]]
+        ...         decision = agent.choose(offer, played=k % 2, propensity=0.5)
+        ...         agent.observe(decision.id, float(k % 2))
+        ...     found = agent.compare()
+        >>> found.decisions, found.verdict
+        (10, 'too early to say: go on as an apprentice')
+        """
+        self._client.check()
+        return self._client.store.comparison()
+
     @property
     def features(self) -> Features | None:
         """The schema by which records become arms; None: the agent takes vectors only."""
@@ -710,6 +908,7 @@ class Agent:
             requested_at, self._client.expired, session.answers.privacy(),
             0 if self._client.encoder is None else self._client.encoder.ignored,
             None if agreement.features is None else agreement.revision,
+            self._client.defaulted, self._client.replaced,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -719,6 +918,8 @@ class Agent:
         """
         if self._client.in_own_process and self._connection is not None:
             self._connection.close()
+        if self._client.in_own_process and self._silence is not None:
+            self._silence.close()
         if self._client.in_own_process and self._own_updates is not None:
             self._own_updates.close()
         self._client.close()

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instance, integer, shaped
 from fedglb.features.encode import Record
-from fedglb.federation.agent.decisions import Decision
+from fedglb.federation.agent.decisions import ONE, Asked, Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
 from fedglb.federation.agent.explain import Explanation, PreviewedArm, explained, previewed
 from fedglb.federation.agent.log_reader import LogEnd
@@ -33,15 +33,17 @@ from fedglb.federation.agent.records import (
     is_records,
     marks_of,
 )
-from fedglb.federation.agent.store import PendingDecision
-from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers, as_bytes, as_floats
+from fedglb.federation.agent.removal import Removal
+from fedglb.federation.agent.store import MadeDecision, NewReward, PendingDecision
+from fedglb.federation.agent.update_store import as_bytes, as_floats
 from fedglb.federation.agreement import LEAP
 from fedglb.federation.errors import AlreadyObserved, DecisionExpired, UnknownDecision
 from fedglb.kernels.scoring import into_columns
 from fedglb.protocol import Client
+from fedglb.protocol.learner import Chosen
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.samples import Samples
-from fedglb.typing import BoolArray, FloatArray
+from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +53,6 @@ _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
 _LONGEST_KEY = 200
 _UNKEPT = "-unkept"  # in the id of a decision that is not in the file
 _AT_ONCE = 100  # maximum decisions that expire in one call: millions would take seconds
-_ROWS = 10_000  # samples that are copied at once
 _LOG_EVERY = 60.0  # seconds between two log lines about expired decisions
 _PAUSE = 0.01  # seconds between two attempts to empty the write-ahead log
 _SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
@@ -76,13 +77,33 @@ class ApplicationCalls:
         key: str | None = None,
         context: Record | None = None,
         exclude: Sequence[str | int] = (),
+        asked: Asked = ONE,
     ) -> Decision:
         """Choose an arm and write the decision to the file."""
-        left = _eligible(arms, ids, exclude)
+        return self.rank(arms, ids, t, key, context, exclude, asked)[0]
+
+    def rank(
+        self,
+        arms: ArrayLike | Sequence[Record],
+        ids: Sequence[str | int] | None,
+        t: int | None,
+        key: str | None,
+        context: Record | None,
+        exclude: Sequence[str | int],
+        asked: Asked,
+    ) -> tuple[Decision, ...]:
+        """Choose arms and write the decisions to the file."""
+        left, played = _eligible(arms, ids, exclude), asked.played
+        if played is not None:
+            integer("played", played, at_least=0, at_most=len(arms) - 1)  # type: ignore[arg-type]
         if left is None:
-            return self._choose(arms, ids, t, key, context)
-        decision = self._choose(_at(arms, left), _at(ids, left), t, key, context)
-        return replace(decision, arm=left[decision.arm])
+            return self._choose(arms, ids, t, key, context, asked)
+        if played is not None:
+            if played not in left:
+                raise InvalidInput("played", played, "an arm that is not excluded")
+            asked = replace(asked, played=left.index(played))
+        made = self._choose(_at(arms, left), _at(ids, left), t, key, context, asked)
+        return tuple(_among(left, decision) for decision in made)
 
     def _choose(
         self,
@@ -91,60 +112,108 @@ class ApplicationCalls:
         t: int | None,
         key: str | None,
         context: Record | None,
-    ) -> Decision:
+        asked: Asked,
+    ) -> tuple[Decision, ...]:
         durable, encoder = self._durable, self._durable.encoder
         table, columns, offer = self._arms(arms, context)
         arm_ids = _checked_ids(ids, len(table))
         if t is not None:
             integer("t", t, at_most=min(durable.clock + LEAP, LAST_STEP))
-        digest = "" if key is None else self._digest(key)
+        digest = "" if key is None else self._digest("key", key).hex()
+        subject = None if asked.subject is None else self._digest("subject", asked.subject)
         with durable.locked():
             durable.ready()
             if durable.encoder is not encoder:  # a new schema
                 table, columns, offer = self._arms(arms, context)
             revision = durable.agreement.revision
-            if digest and (before := durable.store.keyed(digest, revision)) is not None:
-                return _same_request(key, before, table, arm_ids)
-            client, now, index = durable.protocol_client, time.time(), durable.number + 1
-            prefix = self._prefix + digest
-            # A rule's t is the decision's number, not the shared clock, which any application or
-            # agent can put far ahead.
+            if digest and (before := durable.store.keyed(digest, revision)):
+                return _same_request(key, before, table, arm_ids, asked)
+            client, now, first = durable.protocol_client, time.time(), durable.number + 1
             names = client.names(_marks(columns, offer, arm_ids), arm_ids)
-            chosen = client.decide(columns, index, names=names, logged=True)
-            record = None if offer is None else offer.kept(chosen.arm, chosen.runner_up, arm_ids)
-            pending = PendingDecision(prefix, now, t, chosen.row, record, revision)
-            decision = Decision(
-                id=f"{prefix}-{index}",
-                arm=chosen.arm,
-                arm_id=None if arm_ids is None else arm_ids[chosen.arm],
-                score=chosen.score,
-                width=chosen.width,
-                propensity=chosen.propensity,
-                model=client.adopted,
-                propensity_error=chosen.propensity_error,
-            )
-            expired = self._expiring(now)
-            offered = durable.rules.log == "offered"
+            prefix, offered = self._prefix + digest, durable.rules.log == "offered"
+            made: list[MadeDecision] = []
+            decisions: list[Decision] = []
+            left = list(range(len(table)))  # without the arms that the ranking already has
+            for index in range(first, first + min(asked.count, len(table))):
+                if made:
+                    table = np.delete(table, made[-1].decision.arm, axis=0)
+                    columns = np.ascontiguousarray(table.T)
+                    names = np.delete(names, made[-1].decision.arm) if names.size else names
+                # A rule's t is the decision's number, not the shared clock, which any application
+                # or agent can put far ahead.
+                chosen, proposed = _chosen(client, columns, names, index, asked)
+                arm = left[chosen.arm]
+                second = None if chosen.runner_up is None else left[chosen.runner_up]
+                record = None if offer is None else offer.kept(arm, second, arm_ids)
+                pending = PendingDecision(prefix, now, t, chosen.row, record, revision, subject)
+                decision = Decision(
+                    id=f"{prefix}-{index}",
+                    arm=chosen.arm,
+                    arm_id=None if arm_ids is None else arm_ids[arm],
+                    score=chosen.score,
+                    width=chosen.width,
+                    propensity=chosen.propensity,
+                    model=client.adopted,
+                    propensity_error=chosen.propensity_error,
+                    proposed=proposed,
+                )
+                records = None
+                if offer is not None and offered:
+                    records = as_json([offer.arms[k] for k in left])
+                made.append(MadeDecision(index, decision, pending, table, records))
+                decisions.append(decision if arm == chosen.arm else replace(decision, arm=arm))
+                left.remove(arm)
+            last, count = first + len(made) - 1, 0 if asked.prefetch else len(made)
+            expired = self._expiring(now, count) if count else []
             durable.stale = True
             try:
-                records = as_json(offer.arms) if offer is not None and offered else None
-                durable.store.add_decision(
-                    index, decision, pending, table, expired, offered, records
-                )
+                if asked.prefetch:
+                    rules = durable.rules
+                    old = last - rules.max_pending, now - rules.expire_after
+                    durable.store.prefetch(made, offered, old)
+                else:
+                    durable.store.add_decisions(made, expired, offered)
             except sqlite3.Error as error:
-                durable.stale = not durable.store.unchanged(index, waits=False)
+                durable.stale = not durable.store.unchanged(first, waits=False)
                 durable.oldest = -math.inf  # nothing has expired
                 if durable.rules.on_full_disk == "raise" or not _is_full(error):
                     raise
-                durable.number = index  # the next decision draws another random number
-                return replace(decision, id=f"{self._prefix}{_UNKEPT}-{index}", kept=False)
-            durable.number = index
-            durable.waiting += 1 - len(expired)
+                durable.number = last  # the next decision draws another random number
+                return tuple(
+                    replace(each, id=f"{self._prefix}{_UNKEPT}-{k}", kept=False)
+                    for k, each in enumerate(decisions, first)
+                )
+            durable.number = last
+            durable.waiting += count - len(expired)
             durable.oldest = min(durable.oldest, now)
             durable.expired += len(expired)
             durable.stale = False
         self._log_expired(len(expired))
-        return decision
+        return tuple(decisions)
+
+    def activate(self, ids: Iterable[str]) -> None:
+        """Let prefetched decisions happen now; no effect on those that have happened."""
+        parsed = [(id_, *_parse(id_)) for id_ in dict.fromkeys(ids)]
+        durable, store = self._durable, self._durable.store
+        with durable.locked():
+            durable.ready()
+            now, numbers = time.time(), []
+            for id_, prefix, index in parsed:
+                if store.is_prefetched(index, prefix):
+                    numbers.append(index)
+                elif store.outcome(index, prefix) == "unknown":
+                    raise self._refusal(id_, prefix, index)
+            if not numbers:
+                return
+            durable.stale = True
+            try:
+                store.activate(numbers, now)
+            except sqlite3.Error:
+                durable.stale = not store.unchanged(numbers[0], waits=False)
+                raise
+            durable.waiting += len(numbers)
+            durable.oldest = min(durable.oldest, now)
+            durable.stale = False
 
     def _arms(
         self, arms: ArrayLike | Sequence[Record], context: Record | None
@@ -163,16 +232,18 @@ class ApplicationCalls:
             columns = np.ascontiguousarray(table.T)
         return table, columns, None
 
-    def _digest(self, key: object) -> str:
-        """Return a keyed digest of an idempotency key: it does not reveal the key."""
+    def _digest(self, name: str, key: object) -> bytes:
+        """Return a keyed digest of an idempotency key or a subject: it does not reveal them."""
         if not is_id(key) or not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY:
-            raise InvalidInput("key", key, f"a string of 1 to {_LONGEST_KEY} characters")
-        return hashlib.blake2b(key.encode(), digest_size=12, key=self._key).hexdigest()
+            raise InvalidInput(name, key, f"a string of 1 to {_LONGEST_KEY} characters")
+        return hashlib.blake2b(
+            key.encode(), digest_size=12, key=self._key, person=name.encode()
+        ).digest()
 
-    def _expiring(self, now: float) -> list[int]:
-        """Return the decisions that a new decision makes expire: too old, or too many."""
+    def _expiring(self, now: float, count: int) -> list[int]:
+        """Return the decisions that new ones make expire: too old, or too many."""
         durable, limit = self._durable, self._durable.rules.expire_after
-        excess = durable.waiting + 1 - durable.rules.max_pending
+        excess = durable.waiting + count - durable.rules.max_pending
         if excess <= 0 and now - durable.oldest <= limit:
             return []
         expired: list[int] = []
@@ -208,6 +279,8 @@ class ApplicationCalls:
             now = time.time()
             pending = durable.store.waiting(index, prefix)
             if pending is None:
+                if self._is_late(prefix, index):
+                    return self._learn([], now, [NewReward(index, y)])[1]
                 raise self._refusal(id, prefix, index, y)
             if now - pending.made > durable.rules.expire_after:
                 durable.stale = True
@@ -217,10 +290,7 @@ class ApplicationCalls:
                 durable.stale = False
                 self._log_expired(1)
                 raise self._refusal(id, prefix, index)
-            client, row = durable.protocol_client, pending.row
-            if pending.revision != durable.agreement.revision:
-                assert pending.record is not None  # a change of the schema drops the others
-                row = as_floats(durable.renewed([pending.record], [as_bytes(row)])[0])
+            client, row = durable.protocol_client, self._row(pending)
             step = pending.t or durable.clock + 1
             durable.stale = True
             try:
@@ -234,6 +304,173 @@ class ApplicationCalls:
             fires = client.observe_unchecked(row, y, step)
             durable.stale = False
         return step if fires else 0
+
+    def _row(self, pending: PendingDecision) -> FloatArray:
+        """Return the row of a decision under the present schema."""
+        if pending.revision == self._durable.agreement.revision:
+            return pending.row
+        assert pending.record is not None  # a change of the schema drops the others
+        return as_floats(self._durable.renewed([pending.record], [as_bytes(pending.row)])[0])
+
+    def observe_ranking(
+        self, ids: Sequence[str], clicked: Iterable[str]
+    ) -> tuple[list[float], int]:
+        """Learn from a list that was read from the top: all of it, or nothing.
+
+        Return the rewards that are learned now, and the step as `observe` does.
+        """
+        durable, store = self._durable, self._durable.store
+        rewards = self._of_ranking(ids, clicked)
+        with durable.locked():
+            durable.ready()
+            now, waiting, late = time.time(), [], []
+            for (id_, prefix, index), y in rewards:
+                pending = store.waiting(index, prefix)
+                if pending is not None and now - pending.made <= durable.rules.expire_after:
+                    waiting.append((index, pending, y))
+                elif pending is None and self._is_late(prefix, index):
+                    late.append(NewReward(index, y))
+                elif store.outcome(index, prefix) not in ("observed", "unseen"):
+                    raise self._refusal(id_, prefix, index)
+                elif y != store.reward(index):
+                    raise AlreadyObserved(f"decision {id_} already has another reward")
+            if not waiting and not late:
+                raise AlreadyObserved("this ranking already has its rewards", same=True)
+            return self._learn(waiting, now, late)
+
+    def _of_ranking(
+        self, ids: Sequence[str], clicked: Iterable[str]
+    ) -> list[tuple[tuple[str, str, int], float | None]]:
+        """Return the reward of each item of a list; None: nobody saw it."""
+        for name, given in (("ids", ids), ("clicked", clicked)):
+            if isinstance(given, str):
+                raise InvalidInput(name, given, "a list of ids")
+        shown, chosen = list(ids), set(clicked)
+        if not shown or len(set(shown)) < len(shown):
+            raise InvalidInput("ids", shown, "the ids of a ranking's decisions, each once")
+        if not chosen <= set(shown):
+            other = sorted(map(str, chosen - set(shown)))[0]
+            raise InvalidInput("clicked", other, "ids of the ranking, which `ids` has")
+        last = max((k for k, id_ in enumerate(shown) if id_ in chosen), default=len(shown))
+        check, silent = self._durable.agreement.check_reward, self._durable.rules.default_reward
+        click, silence = check(1.0), check(0.0 if silent is None else silent)
+        return [
+            ((id_, *_parse(id_)), None if k > last else click if id_ in chosen else silence)
+            for k, id_ in enumerate(shown)
+        ]
+
+    def _learn(
+        self,
+        found: Sequence[tuple[int, PendingDecision, float | None]],
+        now: float,
+        late: Sequence[NewReward] = (),
+        *,
+        default: bool = False,
+    ) -> tuple[list[float], int]:
+        """Under the lock: write and learn rewards of waiting decisions, all or none.
+
+        `late` ones, of decisions that do not wait, are written and learned soon.
+        """
+        durable = self._durable
+        rewards, rows = self._numbered(found)
+        durable.stale = True
+        try:
+            durable.store.add_rewards(rewards, now, late, default=default)
+        except sqlite3.Error:
+            number = (*rewards, *late)[0].number
+            undone = durable.store.unchanged(number, waits=True)
+            durable.stale = bool(rewards) and not undone  # late ones are not in memory
+            raise
+        durable.waiting -= len(rewards)
+        durable.defaulted += len(rewards) if default else 0
+        return self._learned(rows, rewards)
+
+    def _numbered(
+        self, found: Iterable[tuple[int, PendingDecision, float | None]]
+    ) -> tuple[list[NewReward], list[FloatArray]]:
+        """Under the lock: number rewards as the next samples; return them and the samples' rows."""
+        durable, clock = self._durable, self._durable.clock
+        rewards: list[NewReward] = []
+        rows: list[FloatArray] = []
+        for number, pending, y in found:
+            step = sequence = 0
+            if y is not None:
+                step, sequence = pending.t or clock + 1, durable.next_sequence + len(rows)
+                clock = max(clock, step)
+                rows.append(self._row(pending))
+            rewards.append(NewReward(number, y, sequence, step))
+        return rewards, rows
+
+    def _learned(
+        self, rows: Sequence[FloatArray], rewards: Sequence[NewReward]
+    ) -> tuple[list[float], int]:
+        """Under the lock, after the file was written: learn the samples."""
+        durable, learned, fired = self._durable, [], 0
+        for row, each in zip(rows, (r for r in rewards if r.reward is not None), strict=True):
+            assert each.reward is not None
+            durable.numbers.append(each.sequence, each.step)
+            durable.next_sequence = each.sequence + 1
+            if durable.protocol_client.observe_unchecked(row, each.reward, each.step):
+                fired = each.step
+            learned.append(each.reward)
+        durable.stale = False
+        return learned, fired
+
+    # -- silence ---------------------------------------------------------------------------------
+
+    def learn_silence(self, most: int) -> tuple[list[float], int]:
+        """Learn the default reward of up to so many decisions that waited long enough for one."""
+        durable, rules = self._durable, self._durable.rules
+        if rules.default_reward is None:
+            return [], 0
+        with durable.locked():
+            durable.ready()
+            now = time.time()
+            silent = durable.store.silent(now - rules.reward_after, most)
+            if not silent:
+                return [], 0
+            found = [(number, pending, rules.default_reward) for number, pending in silent]
+            return self._learn(found, now, default=True)
+
+    def _is_late(self, prefix: str, index: int) -> bool:
+        """Return whether a reward may come in place of the default one."""
+        late = self._durable.rules.late == "replace" and not self._durable.one_pass
+        return late and self._durable.store.defaulted(index, prefix)
+
+    def has_late(self) -> bool:
+        """Return whether rewards wait until they replace default ones."""
+        with self._durable.locked():
+            self._durable.ready()
+            return bool(self._durable.store.late())
+
+    def learn_late(self) -> int:
+        """Learn late rewards in place of default ones; return the step as `observe` does."""
+        with self._durable.long_calls():
+            while (fired := self._replaced()) is None:
+                pass  # a new model or reward came meanwhile: compute it again
+        return fired
+
+    def _replaced(self) -> int | None:
+        durable, store = self._durable, self._durable.store
+        with durable.locked():
+            durable.ready()
+            late = store.late()
+            if not late:
+                return 0
+            removal = Removal(durable, list(late))
+        removal.compute()
+        with durable.locked():
+            durable.ready()
+            if not removal.holds():
+                return None
+            found = ((number, store.learned(number), y) for number, y in late.items())
+            rewards, rows = self._numbered(found)
+            update = removal.withdraws_from
+            durable.stale = True
+            store.replace(rewards, time.time(), update)
+            durable.replaced += len(late)
+            removal.install(update is not None)
+            return self._learned(rows, rewards)[1]
 
     def _refusal(
         self,
@@ -257,6 +494,10 @@ class ApplicationCalls:
             )
         if outcome == "absorbed":
             return AlreadyObserved(f"{id} is an absorbed sample: it already has a reward")
+        if outcome == "unseen":
+            return AlreadyObserved(f"decision {id} was in a ranking, below the last click")
+        if durable.store.is_prefetched(index, prefix):
+            return UnknownDecision(f"decision {id} has not happened yet: activate it")
         if outcome == "expired":
             return DecisionExpired(
                 f"decision {id} has expired: it waited longer than expire_after = "
@@ -344,75 +585,50 @@ class ApplicationCalls:
 
     # -- forget ----------------------------------------------------------------------------------
 
-    def forget(self, ids: Iterable[str]) -> None:
-        """Delete decisions and their samples for good.
-
-        The new state is computed from the samples in memory without the lock, so other calls go on
-        with the old state. Then file and memory change together, in one short moment.
-        """
+    def forget(self, ids: Iterable[str], subject: str | None = None) -> int:
+        """Delete decisions and their samples for good; return how many."""
         parsed = [(id_, *_parse(id_)) for id_ in dict.fromkeys(ids)]
+        digest = None if subject is None else self._digest("subject", subject)
         with self._durable.long_calls():
-            while not self._forgotten(parsed):
+            while (count := self._forgotten(parsed, digest)) is None:
                 pass  # a new model or reward came meanwhile: compute it again
             while not self._scrubbed():
                 time.sleep(_PAUSE)
+        return count
 
-    def _forgotten(self, parsed: Sequence[tuple[str, str, int]]) -> bool:
-        """Delete decisions; False: the state changed meanwhile, and nothing was done."""
+    def _forgotten(
+        self, parsed: Sequence[tuple[str, str, int]], subject: bytes | None
+    ) -> int | None:
+        """Delete decisions; None: the state changed meanwhile, and nothing was done."""
         durable, store = self._durable, self._durable.store
-        indices = [index for _, _, index in parsed]
         with durable.locked():
             durable.ready()
-            for id_, prefix, index in parsed:
-                if store.outcome(index, prefix) == "unknown":
-                    raise self._refusal(id_, prefix, index)
-            client, adopted = durable.protocol_client, durable.adopted
-            released, numbers = durable.releases, durable.numbers
-            gone = store.sequence_numbers(indices)
-            keep, left = numbers.kept(gone), numbers.without(gone)
-            model = store.updates.adopted_model()
-        fresh = client if not gone else self._without(client, keep, left, model)
-        reduced = released.without(gone, client.samples.so_far(), numbers)
+            numbers = self._to_forget(parsed, subject)
+            removal = Removal(durable, numbers)
+        removal.compute()
         with durable.locked():
             durable.ready()
-            changed = durable.protocol_client is not client or durable.adopted != adopted
-            changed = changed or durable.releases is not released
-            if changed or store.sequence_numbers(indices) != gone:
-                return False
-            update, snapshot = client.update, durable.snapshots.get(client.update)
-            withdraws = (
-                update > durable.adopted
-                and snapshot is not None
-                and any(k <= snapshot.last_sequence for k in gone)
-            )
-            waiting = sum(store.outcome(k, prefix) == "pending" for _, prefix, k in parsed)
-            if gone:
-                _catch_up(fresh, client, len(gone))
+            if self._to_forget(parsed, subject) != numbers or not removal.holds():
+                return None
+            waiting, update = store.count_waiting_of(numbers), removal.withdraws_from
             durable.stale = True
-            batches = reduced.batches() if durable.one_pass else None
-            store.forget(indices, update if withdraws else None, batches)
+            batches = removal.releases.batches() if durable.one_pass else None
+            store.forget(numbers, update, batches)
             durable.waiting -= waiting
-            durable.snapshots = store.updates.snapshots()
-            durable.releases = reduced.withdrawn() if withdraws else reduced
-            if gone:
-                durable.hold(fresh, durable.numbers.without(gone))
+            removal.install(update is not None)
             durable.stale = False
-            return True
+        return len(numbers)
 
-    def _without(
-        self, client: Client, keep: BoolArray, left: SampleNumbers, model: AdoptedModel | None
-    ) -> Client:
-        """Return a client that never saw the forgotten samples; it may lack the newest few."""
-        n, gone, samples = len(keep), len(keep) - len(left), client.samples.so_far()
-        X, y, end = np.empty((len(left), samples.X.shape[1])), np.empty(len(left)), 0
-        for first in range(0, n, _ROWS):  # in parts: other threads wait while one is copied
-            part = slice(first, min(first + _ROWS, n))
-            begin, end = end, end + int(keep[part].sum())
-            X[begin:end], y[begin:end] = samples.X[part][keep[part]], samples.y[part][keep[part]]
-        fresh = self._durable.learned(Samples.over(X, y, len(left)), left, model)
-        while len(client.samples) - gone - len(fresh.samples) > _AT_ONCE:
-            _catch_up(fresh, client, gone)
-        return fresh
+    def _to_forget(
+        self, parsed: Sequence[tuple[str, str, int]], subject: bytes | None
+    ) -> list[int]:
+        """Return the numbers of decisions; raise if one does not exist."""
+        store = self._durable.store
+        for id_, prefix, index in parsed:
+            if store.outcome(index, prefix) == "unknown" and not store.is_prefetched(index, prefix):
+                raise self._refusal(id_, prefix, index)
+        more = [] if subject is None else store.of_subject(subject)
+        return sorted({*(index for _, _, index in parsed), *more})
 
     def _scrubbed(self) -> bool:
         with self._durable.locked():
@@ -471,15 +687,6 @@ class ApplicationCalls:
             self._durable.store.backup(path)
 
 
-def _catch_up(fresh: Client, client: Client, gone: int) -> None:
-    """Let `fresh`, which has the samples of `client` minus the `gone` ones, learn the newest."""
-    samples, first = client.samples.so_far(), len(fresh.samples)
-    for k in range(first + gone, len(samples)):
-        fresh.samples.append(samples.X[k], float(samples.y[k]))
-    fresh.sums.add(fresh.samples)
-    fresh.algorithm.local_update.replay(fresh.setting, fresh.state, fresh.samples, first)
-
-
 def _copied(sums: OwnSums) -> OwnSums:
     made = copy.copy(sums)
     made.matrix, made.vector = sums.matrix.copy(), sums.vector.copy()
@@ -493,18 +700,51 @@ def _is_full(error: sqlite3.Error) -> bool:
     return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
+def _chosen(
+    client: Client, columns: FloatArray, names: FloatArray, index: int, asked: Asked
+) -> tuple[Chosen, int | None]:
+    """Return the arm that is played, and what the agent would have played if another decided."""
+    if asked.played is None:
+        return client.decide(columns, index, names=names, logged=True), None
+    k, p = asked.played, asked.propensity
+    proposed = client.decide(columns, index, names=names).arm
+    alone = np.ascontiguousarray(columns[:, k : k + 1])
+    played = client.decide(alone, index, names=names[k : k + 1])
+    return replace(
+        played, arm=k, propensity=math.nan if p is None else p,
+        propensity_error=math.nan if p is None else 0.0,
+        runner_up=None if proposed == k else proposed,
+    ), proposed  # fmt: skip
+
+
+def _among(left: Sequence[int], decision: Decision) -> Decision:
+    """Return a decision whose arms count those that were excluded, too."""
+    proposed = None if decision.proposed is None else left[decision.proposed]
+    return replace(decision, arm=left[decision.arm], proposed=proposed)
+
+
 def _same_request(
     key: str | None,
-    before: tuple[Decision, int, FloatArray | None],
+    before: Sequence[tuple[Decision, int, FloatArray | None]],
     arms: FloatArray,
     ids: Sequence[str | int] | None,
-) -> Decision:
-    """Return the decision with a key; raise if the key belongs to another request."""
-    (decision, count, x), d = before, arms.shape[1]
-    same = count == len(arms) and (x is None or np.array_equal(arms[decision.arm], x[:d]))
-    if not same or decision.arm_id != (None if ids is None else ids[decision.arm]):
+    asked: Asked,
+) -> tuple[Decision, ...]:
+    """Return the decisions with a key; raise if the key belongs to another request."""
+    left, d, found = list(range(len(arms))), arms.shape[1], []
+    same = len(before) == min(asked.count, len(arms))
+    for decision, count, x in before:
+        same = same and count == len(left) and decision.arm < len(left)
+        same = same and asked.played == (None if decision.proposed is None else decision.arm)
+        if not same:
+            break
+        arm = left.pop(decision.arm)
+        same = x is None or np.array_equal(arms[arm], x[:d])
+        same = same and decision.arm_id == (None if ids is None else ids[arm])
+        found.append(replace(decision, arm=arm))
+    if not same:
         raise InvalidInput("key", key, "another key: this one belongs to another request")
-    return decision
+    return tuple(found)
 
 
 def _checked_ids(ids: Sequence[str | int] | None, count: int) -> list[str | int] | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer, number, one_of
 from fedglb.parts.choice import EpsilonGreedy
+
+if TYPE_CHECKING:
+    from fedglb.federation.agreement import Agreement
 
 #: Which arms of a decision are kept: the chosen one, or all that were offered.
 KeptArms = Literal["chosen", "offered"]
@@ -15,6 +18,10 @@ KeptArms = Literal["chosen", "offered"]
 OnFullDisk = Literal["raise", "choose"]
 #: What a change of the schema does if samples have no records: the agent refuses it, or drops them.
 WithoutRecords = Literal["refuse", "drop"]
+#: What becomes of a reward that comes after the default: it replaces that, or is refused.
+Late = Literal["replace", "refuse"]
+
+LONGEST_RANKING = 100  # arms; each is a choice among those that are left
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,9 @@ class DecisionRules:
     on_full_disk: OnFullDisk = "raise"
     without_records: WithoutRecords = "refuse"
     strict: bool = False
+    default_reward: float | None = None
+    reward_after: float = 1800.0
+    late: Late = "replace"
 
     def __post_init__(self) -> None:
         if not 0.0 <= number("explore", self.explore) <= 1.0:
@@ -40,6 +50,30 @@ class DecisionRules:
         one_of("log", self.log, get_args(KeptArms))
         one_of("on_full_disk", self.on_full_disk, get_args(OnFullDisk))
         one_of("without_records", self.without_records, get_args(WithoutRecords))
+        one_of("late", self.late, get_args(Late))
+        if self.default_reward is None:
+            return
+        number("reward_after", self.reward_after, above=0.0)
+        if self.reward_after >= self.expire_after:
+            allowed = f"less than expire_after = {self.expire_after:g}: later ones have expired"
+            raise InvalidInput("reward_after", self.reward_after, allowed)
+
+    def check_default(self, agreement: Agreement) -> None:
+        """Raise `InvalidInput` if the default reward is none of this agreement's."""
+        if self.default_reward is None:
+            return
+        try:
+            agreement.check_reward(self.default_reward)
+        except InvalidInput as error:
+            error.path = ("default_reward",)
+            raise
+        solver = agreement.algorithm.global_update
+        if self.late == "replace" and solver is not None and not solver.refits:
+            allowed = (
+                f"'refuse' with {agreement.algorithm.name}, which sends each sample once: what was "
+                "sent cannot be replaced"
+            )
+            raise InvalidInput("late", self.late, allowed)
 
     def applied_to(self, algorithm: Algorithm) -> Algorithm:
         """Return the algorithm with `EpsilonGreedy` around its choice, if the agent explores.
@@ -52,6 +86,31 @@ class DecisionRules:
             allowed = f"0, because the algorithm itself explores by {algorithm.choice}"
             raise InvalidInput("explore", self.explore, allowed)
         return replace(algorithm, choice=EpsilonGreedy(self.explore, algorithm.choice))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for beside the arms: `Agent.choose` and `Agent.rank` document it."""
+
+    count: int = 1
+    subject: str | None = None
+    prefetch: bool = False
+    played: int | None = None
+    propensity: float | None = None
+
+    def __post_init__(self) -> None:
+        integer("count", self.count, at_most=LONGEST_RANKING)
+        if self.played is None and self.propensity is not None:
+            raise InvalidInput("propensity", self.propensity, "None without `played`")
+        if self.propensity is not None and not 0.0 < number("propensity", self.propensity) <= 1.0:
+            raise InvalidInput("propensity", self.propensity, "a probability > 0 and <= 1")
+        if self.played is not None and (self.count > 1 or self.prefetch):
+            allowed = "None in a ranking, and in a decision that is prefetched"
+            raise InvalidInput("played", self.played, allowed)
+
+
+#: One decision, made by the agent.
+ONE = Asked()
 
 
 @dataclass(frozen=True)
@@ -82,6 +141,9 @@ class Decision:
     kept
         Whether the decision is in the agent's file. If not, because the disk was full and
         `on_full_disk` is "choose", its reward is refused.
+    proposed
+        Where another system has decided (``choose(…, played=…)``): the index of the arm that the
+        agent would have played. Else None.
     """
 
     id: str
@@ -93,3 +155,4 @@ class Decision:
     model: int
     propensity_error: float = 0.0
     kept: bool = True
+    proposed: int | None = None

@@ -70,6 +70,7 @@ class DurableClient:
         self.waiting = store.count_waiting()
         self.oldest = -math.inf  # Unix time; all waiting decisions are newer
         self.expired = store.expired()
+        self.defaulted, self.replaced = store.default_counts()
         self.number = max(self.number, store.last_number())
         self.snapshots = store.updates.snapshots()
         self.releases = Releases(store.updates.releases(), self.agreement.setting)

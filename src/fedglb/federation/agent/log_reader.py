@@ -47,18 +47,20 @@ SELECT number, prefix || '-' || number, made, decisions.arms, arm, CAST(arm_id A
     iif(revision = :revision, substr(x, 1, :features), NULL), score, width, propensity, model,
     iif(sequence <= :sequence, reward, NULL), iif(sequence <= :sequence, rewarded, NULL),
     propensity_error, ifnull(sequence <= :sequence, 0),
-    iif(revision = :revision, offers.arms, NULL), x IS NULL, CAST(record AS TEXT)
+    iif(revision = :revision, offers.arms, NULL), x IS NULL, CAST(record AS TEXT), proposed,
+    ifnull(defaulted, 0), sequence IS NULL AND rewarded IS NOT NULL
 FROM decisions LEFT JOIN offers USING (number)
 WHERE number > :after AND number <= :number ORDER BY number LIMIT :rows
 """
 _SELECTED = (
     "number", "id", "made", "arms", "arm", "arm_id", "x", "score", "width", "propensity", "model",
     "reward", "rewarded", "propensity_error", "observed", "offered", "expired", "record",
+    "proposed", "defaulted", "unseen",
 )  # fmt: skip
 #: The columns of the table, in order.
 COLUMNS = (
     "id", "made", "arms", "arm", "arm_id", "x", "score", "width", "propensity", "model", "reward",
-    "rewarded", "outcome", "propensity_error", "offered", "record",
+    "rewarded", "outcome", "propensity_error", "offered", "record", "proposed", "defaulted",
 )  # fmt: skip
 
 
@@ -236,7 +238,9 @@ def frame(rows: Sequence[tuple[Any, ...]], dim: int) -> pl.DataFrame:
     given = dict(zip(_SELECTED, columns, strict=True))
     types: dict[type[pl.DataType], tuple[str, ...]] = {
         pl.String: ("id", "arm_id", "record"),
-        pl.Int64: ("arms", "arm", "model", "observed", "expired"),
+        pl.Int64: (
+            "arms", "arm", "model", "observed", "expired", "proposed", "defaulted", "unseen",
+        ),
         pl.Float64: (
             "made", "score", "width", "propensity", "reward", "rewarded", "propensity_error",
         ),
@@ -255,8 +259,10 @@ def frame(rows: Sequence[tuple[Any, ...]], dim: int) -> pl.DataFrame:
             pl.when(~absorbed).then(pl.col(name)).alias(name)
             for name in ("arm", "score", "width")
         ),
+        defaulted=pl.col("defaulted") > 0,
         outcome=pl.when(absorbed).then(pl.lit("absorbed"))
         .when(pl.col("observed") > 0).then(pl.lit("observed"))
+        .when(pl.col("unseen") > 0).then(pl.lit("unseen"))
         .when(pl.col("expired") > 0).then(pl.lit("expired"))
         .otherwise(pl.lit("pending")),
     ).select(COLUMNS)  # fmt: skip

@@ -21,7 +21,9 @@ from fedglb.protocol.messages import Evaluate, Message, NewModel, SumsRequest, S
 log = logging.getLogger(__name__)
 _FIRST = 10  # samples before the first update, and between two
 _GROWTH = 0.3  # of the samples, from update to update
-STEPS, _STILL = 10, 0.03  # updates at most, and how much θ may still move after the last one
+#: Updates in a row at most, and how much θ may still move in the last one: usually, and after
+#: samples were forgotten, when nothing of them may be left in θ.
+USUAL, _ANEW = (10, 0.03), (60, 1e-12)
 
 
 class OwnUpdates:
@@ -30,15 +32,22 @@ class OwnUpdates:
     def __init__(self, durable: DurableClient, answers: UpdateAnswers) -> None:
         self._durable, self._answers = durable, answers
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._lock = threading.Lock()
+        self._running = False
+        self._wanted: tuple[int, float] | None = None  # the updates that come next
 
-    def consider(self) -> None:
-        """Start an update, if there are enough new samples and none is running."""
-        if not self._is_due():
+    def consider(self, *, anew: bool = False) -> None:
+        """Start an update, if there are enough new samples and none is running.
+
+        `anew`: samples were forgotten, so an update is due in any case.
+        """
+        if not anew and not self._is_due():
             return
-        with self._starting:
-            running = self._thread is not None and self._thread.is_alive()
-            if not running and self._is_due():
+        with self._lock:
+            if anew or not self._running:
+                self._wanted = _ANEW if anew else USUAL
+            if not self._running:
+                self._running = True
                 self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
                 self._thread.start()
 
@@ -48,20 +57,27 @@ class OwnUpdates:
         return new >= max(_FIRST, _GROWTH * client.covered)
 
     def _run(self) -> None:
-        try:
-            self._settle()
-        except Unavailable:
-            return  # closed meanwhile
-        except Exception:
-            log.exception("an update failed: the agent goes on with the model it has")
+        while (wanted := self._next()) is not None:
+            try:
+                self._settle(*wanted)
+            except Unavailable:
+                pass  # closed meanwhile
+            except Exception:
+                log.exception("an update failed: the agent goes on with the model it has")
 
-    def _settle(self) -> None:
+    def _next(self) -> tuple[int, float] | None:
+        with self._lock:
+            wanted, self._wanted = self._wanted, None
+            self._running = wanted is not None
+            return wanted
+
+    def _settle(self, steps: int, still: float) -> None:
         """Update until θ stands still: an update is one step, shortened far from the fit."""
-        for _ in range(STEPS):
+        for _ in range(steps):
             before = self._durable.protocol_client.shared_theta.copy()
             self._update()
             after = self._durable.protocol_client.shared_theta
-            if np.linalg.norm(after - before) <= _STILL * np.linalg.norm(after):
+            if np.linalg.norm(after - before) <= still * np.linalg.norm(after):
                 return
 
     def coordinator(self) -> Coordinator:

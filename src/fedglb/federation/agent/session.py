@@ -62,6 +62,9 @@ log = logging.getLogger(__name__)
 RECENT = 1000  # rewards
 #: Updates that follow the next one after a change of the schema, or an import.
 SETTLING = 4
+#: After samples were forgotten: what they were to the model falls to a quarter or less from update
+#: to update, and by a hundred in the first.
+FORGETTING = 9
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,10 @@ class AgentStatus:
         Number of fields in records, since the start, that the schema does not have.
     revision
         The number of the schema of records; None without a schema.
+    defaulted
+        Number of default rewards learned, because no other came in time.
+    replaced
+        How many of them a later reward has replaced.
     """
 
     connected: bool
@@ -104,6 +111,8 @@ class AgentStatus:
     privacy: PrivacySpent | None = None
     ignored: int = 0
     revision: int | None = None
+    defaulted: int = 0
+    replaced: int = 0
 
 
 class RewardTotals:
@@ -185,9 +194,9 @@ class AgentSession:
             self._asked = self.answers.newest()
             self.requested_at = max(1, self.client.clock)
 
-    def settle(self) -> None:
+    def settle(self, updates: int = SETTLING) -> None:
         """Ask for more updates after the next one: each is one step of the fit."""
-        self._settling = 0 if self.client.agreement.times else SETTLING
+        self._settling = 0 if self.client.agreement.times else max(updates, self._settling)
 
     def request(self) -> SyncRequest | None:
         """Return the open request for an update."""

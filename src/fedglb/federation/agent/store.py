@@ -22,6 +22,7 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.federation.agent.activity import Activity, recent_activity
+from fedglb.federation.agent.comparison import Comparison, compared
 from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.log_reader import LogEnd, LogReader
 from fedglb.federation.agent.update_store import (
@@ -51,31 +52,40 @@ from fedglb.typing import FloatArray, IntArray
 
 #: What an acknowledged reward survives: the death of the process, or a power cut too.
 Durability = Literal["process", "power"]
-#: The outcome of a decision; absorbed: a sample without one; unknown: no such id.
-Outcome = Literal["observed", "pending", "expired", "absorbed", "unknown"]
+#: The outcome of a decision; unseen: an item of a ranking below the last click; absorbed: a sample
+#: without a decision; unknown: no such id.
+Outcome = Literal["observed", "pending", "expired", "unseen", "absorbed", "unknown"]
 
 # Tables, columns and the names of facts are stored: changing one requires a new version, and then
 # `connect` refuses files of another version.
-_VERSION = 3
+_VERSION = 4
 # decisions: x has the arm's features and, where arms have effects, its name. A propensity and its
 # error are NULL where they are not a number. A row with no arms was absorbed. Decisions with an
 # idempotency key have a digest of it behind the first eight letters of their prefix. `room` is for
 # the reward: a row that grows would split its page, where SQLite leaves copies that outlive it.
 # `record` has the records of the decision as JSON: context, arm, runner-up. x is encoded by the
-# schema of number `revision`: rows of an older one are encoded again from their record.
+# schema of number `revision`: rows of an older one are encoded again from their record. `subject`
+# is a keyed digest of whom it is about. `proposed` is the arm that the agent would have played,
+# where another system decided. `defaulted` is 1 while the reward is the default one. A row without
+# x that is `rewarded` is an item of a ranking that nobody saw.
+# prefetched: decisions that have not happened yet. late: rewards that came after the default one,
+# until they are learned in its place; NULL: the sample goes, as nobody saw the arm.
 # releases: what was released in one-pass updates. A batch has the samples after `first_sequence` up
 # to `last_sequence`, taken at `theta`; `numbers` is what was sent, as long as it may be requested
 # again. Arrays are NULL where nothing needs them any more.
 # secure_sum: where the agent stands in secure sums, with the release that it has masked and not
 # consented to yet.
-_SCHEMA = """
-CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE decisions(
+_DECISION = """
     number INTEGER PRIMARY KEY, prefix TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
     arms INTEGER NOT NULL, arm INTEGER NOT NULL, arm_id, x BLOB, score REAL NOT NULL,
     width REAL NOT NULL, propensity REAL, model INTEGER NOT NULL,
     sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL, room BLOB,
-    revision INTEGER NOT NULL, record BLOB);
+    revision INTEGER NOT NULL, record BLOB, subject BLOB, proposed INTEGER, defaulted INTEGER"""
+_SCHEMA = f"""
+CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE decisions({_DECISION});
+CREATE TABLE prefetched({_DECISION});
+CREATE TABLE late(number INTEGER PRIMARY KEY, reward REAL, at REAL NOT NULL);
 CREATE TABLE snapshots(
     number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
 CREATE TABLE adopted_model(
@@ -84,8 +94,12 @@ CREATE TABLE offers(number INTEGER PRIMARY KEY, arms BLOB NOT NULL, records BLOB
 CREATE TABLE absorbed(
     key TEXT PRIMARY KEY, samples INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
 CREATE UNIQUE INDEX samples ON decisions(sequence) WHERE sequence IS NOT NULL;
-CREATE INDEX waiting ON decisions(sequence) WHERE sequence IS NULL AND x IS NOT NULL;
+CREATE INDEX waiting ON decisions(made) WHERE sequence IS NULL AND x IS NOT NULL;
+CREATE INDEX subjects ON decisions(subject) WHERE subject IS NOT NULL;
+CREATE INDEX prefetched_subjects ON prefetched(subject) WHERE subject IS NOT NULL;
+CREATE INDEX compared ON decisions(number) WHERE proposed IS NOT NULL;
 CREATE INDEX decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8;
+CREATE INDEX prefetched_by_key ON prefetched(substr(prefix, 9)) WHERE length(prefix) > 8;
 CREATE TABLE releases(
     number INTEGER PRIMARY KEY, at REAL NOT NULL, first_sequence INTEGER NOT NULL,
     last_sequence INTEGER NOT NULL, theta BLOB NOT NULL, batch BLOB, numbers BLOB);
@@ -101,6 +115,7 @@ _COORDINATOR = "own_coordinator"  # of an agent that is alone
 _LAST_FORGOTTEN = "last_number"  # the highest number of a decision when some were forgotten
 _MOVED = "moved"  # whether rows have grown since the last `scrub` with a whole copy
 _EXPIRED = "expired"  # number of expired decisions
+_DEFAULTED, _REPLACED = "defaulted", "replaced"  # number of default rewards, learned and replaced
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
 _BARE = "FROM decisions WHERE x IS NOT NULL AND record IS NULL"
 _AT_ONCE = 10_000  # rows
@@ -116,6 +131,28 @@ class PendingDecision:
     row: FloatArray  # the arm's features and, where arms have effects, its name
     record: bytes | None = None  # context, arm and runner-up as JSON, if they are records
     revision: int = 1  # of the schema
+    subject: bytes | None = None  # a digest of whom it is about
+
+
+@dataclass(frozen=True)
+class MadeDecision:
+    """A decision to be written."""
+
+    number: int
+    decision: Decision  # its arm is an index into `arms`
+    pending: PendingDecision
+    arms: FloatArray  # all that were offered
+    records: bytes | None = None  # of all arms, if they are kept
+
+
+@dataclass(frozen=True)
+class NewReward:
+    """The reward of a decision to be written; None: nobody saw its arm."""
+
+    number: int
+    reward: float | None
+    sequence: int = 0
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -234,7 +271,8 @@ class AgentStore:
         """Replace the schema: the model and the snapshots of the old one are gone.
 
         Models up to update `after` are of the old schema. `drop`: decisions without a record go.
-        The rows themselves are encoded again one by one (`outdated`, `renew`).
+        Prefetched decisions go, too. The rows themselves are encoded again one by one
+        (`outdated`, `renew`).
         """
         with transaction(self._db):
             set_fact(self._db, _AGREEMENT, msgspec.json.encode(dict(facts)))
@@ -242,8 +280,10 @@ class AgentStore:
             self._db.execute("DELETE FROM snapshots")
             self._db.execute("DELETE FROM facts WHERE name = ?", (_COORDINATOR,))
             self._db.execute("REPLACE INTO adopted_model VALUES (1, ?, 0, NULL)", (after,))
+            set_fact(self._db, _LAST_FORGOTTEN, self.last_number())
+            self._db.execute("DELETE FROM offers WHERE number IN (SELECT number FROM prefetched)")
+            self._db.execute("DELETE FROM prefetched")
             if drop:
-                set_fact(self._db, _LAST_FORGOTTEN, self.last_number())
                 self._db.execute(f"DELETE FROM offers WHERE number IN (SELECT number {_BARE})")
                 self._db.execute(f"DELETE {_BARE}")
 
@@ -304,32 +344,56 @@ class AgentStore:
 
     # -- decisions and rewards ----------------------------------------------------------------
 
-    def add_decision(
-        self,
-        number: int,
-        decision: Decision,
-        pending: PendingDecision,
-        arms: FloatArray,
-        expired: Sequence[int],
-        offered: bool,
-        records: bytes | None = None,
+    def add_decisions(
+        self, made: Sequence[MadeDecision], expired: Sequence[int], offered: bool
     ) -> None:
-        """Write a decision (with all arms and their records, if `offered`) and expire others."""
-        row = (
-            number, pending.prefix, pending.made, pending.t, len(arms), decision.arm,
-            decision.arm_id, as_bytes(pending.row),
-            decision.score, decision.width, decision.propensity, decision.model,
-            decision.propensity_error, pending.revision, pending.record,
-        )  # fmt: skip
-        if not expired and not offered:
-            self._db.execute(_INSERT, row)
+        """Write decisions (with all arms and their records, if `offered`) and expire others."""
+        if len(made) == 1 and not expired and not offered:
+            self._db.execute(_INSERT, _row(made[0]))
             return
         with transaction(self._db):
             self._expire(expired)
-            self._db.execute(_INSERT, row)
-            if offered:
-                every = (number, as_bytes(arms), records)
-                self._db.execute("INSERT INTO offers VALUES (?, ?, ?)", every)
+            self._insert(_INSERT, made, offered)
+
+    def prefetch(self, made: Sequence[MadeDecision], offered: bool, old: tuple[int, float]) -> None:
+        """Write decisions that have not happened yet.
+
+        `old` is a number and a time: decisions up to them never happened.
+        """
+        with transaction(self._db):
+            self._insert(_PREFETCH, made, offered)
+            gone = [
+                (number,)
+                for number, at in self._db.execute(
+                    "SELECT number, made FROM prefetched ORDER BY number LIMIT ?", (2 * len(made),)
+                )
+                if number <= old[0] or at < old[1]
+            ]
+            self._db.executemany("DELETE FROM prefetched WHERE number = ?", gone)
+            self._db.executemany("DELETE FROM offers WHERE number = ?", gone)
+
+    def _insert(self, statement: str, made: Sequence[MadeDecision], offered: bool) -> None:
+        self._db.executemany(statement, map(_row, made))
+        if offered:
+            every = ((each.number, as_bytes(each.arms), each.records) for each in made)
+            self._db.executemany("INSERT INTO offers VALUES (?, ?, ?)", every)
+
+    def is_prefetched(self, number: int, prefix: str) -> bool:
+        """Return whether this decision has not happened yet."""
+        query = "SELECT 1 FROM prefetched WHERE number = ? AND prefix = ?"
+        return self._db.execute(query, (number, prefix)).fetchone() is not None
+
+    def activate(self, numbers: Sequence[int], now: float) -> None:
+        """Let prefetched decisions happen now."""
+        every = [(number,) for number in numbers]
+        with transaction(self._db):
+            self._db.executemany(
+                "INSERT INTO decisions SELECT * FROM prefetched WHERE number = ?", every
+            )
+            self._db.executemany(
+                "UPDATE decisions SET made = ? WHERE number = ?", [(now, k) for k in numbers]
+            )
+            self._db.executemany("DELETE FROM prefetched WHERE number = ?", every)
 
     def expire(self, numbers: Sequence[int]) -> None:
         """Mark these decisions as expired."""
@@ -342,7 +406,7 @@ class AgentStore:
         every = [(number,) for number in numbers]
         self._db.executemany("UPDATE decisions SET x = NULL, record = NULL WHERE number = ?", every)
         self._db.executemany("DELETE FROM offers WHERE number = ?", every)
-        set_fact(self._db, _EXPIRED, self.expired() + len(every))
+        self._count(_EXPIRED, len(every))
 
     def expired(self) -> int:
         """Return the number of expired decisions."""
@@ -351,11 +415,87 @@ class AgentStore:
     def add_reward(self, number: int, sequence: int, step: int, reward: float, now: float) -> None:
         """Write the reward of a decision: from here on it is a sample, also after a crash."""
         with self._surviving():
-            self._db.execute(
-                "UPDATE decisions SET sequence = ?, step = ?, reward = ?, rewarded = ?, "
-                "room = NULL WHERE number = ?",
-                (sequence, step, reward, now, number),
-            )
+            self._db.execute(_REWARD, (sequence, step, reward, now, None, number))
+
+    def add_rewards(
+        self,
+        rewards: Sequence[NewReward],
+        now: float,
+        late: Sequence[NewReward] = (),
+        *,
+        default: bool = False,
+    ) -> None:
+        """Write several rewards, all or none; `default`: nobody gave them.
+
+        `late` ones came after the default reward: `replace` learns those that differ from it.
+        """
+        with self._surviving(), transaction(self._db):
+            self._rewards(rewards, now, default)
+            if default:
+                self._count(_DEFAULTED, len(rewards))
+            for each in late:
+                confirmed = self._db.execute(_CONFIRM, (each.number, each.reward)).rowcount
+                if not confirmed:
+                    row = (each.number, each.reward, now)
+                    self._db.execute("INSERT INTO late VALUES (?, ?, ?)", row)
+
+    def _rewards(self, rewards: Sequence[NewReward], now: float, default: bool = False) -> None:
+        self._db.executemany(
+            _REWARD,
+            [
+                (each.sequence, each.step, each.reward, now, 1 if default else None, each.number)
+                for each in rewards
+                if each.reward is not None
+            ],
+        )
+        unseen = [(now, each.number) for each in rewards if each.reward is None]
+        self._db.executemany(_UNSEEN, unseen)
+        self._db.executemany(
+            "DELETE FROM offers WHERE number = ?", [(number,) for _, number in unseen]
+        )
+
+    def _count(self, name: str, more: int) -> None:
+        set_fact(self._db, name, int(fact(self._db, name) or 0) + more)
+
+    # -- silence ------------------------------------------------------------------------------
+
+    def silent(self, until: float, most: int) -> list[tuple[int, PendingDecision]]:
+        """Return decisions made up to a time that wait for their reward, with their numbers."""
+        found = self._db.execute(
+            "SELECT number, prefix, made, t, x, record, revision FROM decisions "
+            f"WHERE {_WAITS} AND made <= ? ORDER BY made, number LIMIT ?",
+            (until, most),
+        ).fetchall()
+        return [
+            (number, PendingDecision(prefix, made, t, as_floats(x), record, revision))
+            for number, prefix, made, t, x, record, revision in found
+        ]
+
+    def default_counts(self) -> tuple[int, int]:
+        """Return how often a default reward was learned, and how many were replaced."""
+        return int(fact(self._db, _DEFAULTED) or 0), int(fact(self._db, _REPLACED) or 0)
+
+    def defaulted(self, number: int, prefix: str) -> bool:
+        """Return whether the decision has the default reward, and no other is on its way."""
+        row = self._db.execute(
+            "SELECT defaulted FROM decisions WHERE number = ? AND prefix = ? "
+            "AND number NOT IN (SELECT number FROM late)",
+            (number, prefix),
+        ).fetchone()
+        return row is not None and row[0] is not None
+
+    def late(self) -> dict[int, float | None]:
+        """Return the rewards that came after the default one, by decision."""
+        return dict(self._db.execute("SELECT number, reward FROM late ORDER BY number"))
+
+    def replace(self, rewards: Sequence[NewReward], now: float, withdraw_from: int | None) -> None:
+        """Write rewards in place of default ones, and withdraw from an update."""
+        with self._surviving(), transaction(self._db):
+            self.updates.withdraw(withdraw_from, None)
+            self._rewards(rewards, now)
+            every = [(each.number,) for each in rewards]
+            self._db.executemany("DELETE FROM late WHERE number = ?", every)
+            self._count(_REPLACED, len(every))
 
     def _surviving(self) -> AbstractContextManager[None]:
         """With durable="power", wait for the disk inside this block."""
@@ -391,39 +531,51 @@ class AgentStore:
     def outcome(self, number: int, prefix: str) -> Outcome:
         """Return the outcome of a decision."""
         row = self._db.execute(
-            "SELECT sequence, x, arms FROM decisions WHERE number = ? AND prefix = ?",
+            "SELECT sequence, x, arms, rewarded FROM decisions WHERE number = ? AND prefix = ?",
             (number, prefix),
         ).fetchone()
         if row is None:
             return "unknown"
-        sequence, x, arms = row
+        sequence, x, arms, rewarded = row
         if sequence is not None:
             return "observed" if arms else "absorbed"
-        return "expired" if x is None else "pending"
+        if x is None:
+            return "expired" if rewarded is None else "unseen"
+        return "pending"
 
     def reward(self, number: int) -> float | None:
-        """Return the reward of a decision, or None."""
+        """Return the reward of a decision, or None; a late one counts already."""
         row = self._db.execute(
-            "SELECT reward FROM decisions WHERE number = ?", (number,)
+            "SELECT iif(late.number IS NULL, decisions.reward, late.reward) "
+            "FROM decisions LEFT JOIN late USING (number) WHERE number = ?",
+            (number,),
         ).fetchone()
         return None if row is None else row[0]
 
-    def keyed(self, digest: str, revision: int) -> tuple[Decision, int, FloatArray | None] | None:
-        """Return the decision made with a key, the number of its arms, and its row.
+    def keyed(self, digest: str, revision: int) -> list[tuple[Decision, int, FloatArray | None]]:
+        """Return the decisions made with a key, the number of their arms, and their rows.
 
-        The row is None if the decision has expired, or is of another revision of the schema.
+        A row is None if the decision has expired, or is of another revision of the schema.
         """
-        row = self._db.execute(
-            "SELECT prefix || '-' || number, arm, arm_id, score, width, propensity, model, "
-            "propensity_error, arms, iif(revision = ?, x, NULL) FROM decisions "
-            "WHERE substr(prefix, 9) = ? AND length(prefix) > 8",
-            (revision, digest),
-        ).fetchone()
-        if row is None:
-            return None
-        id_, arm, arm_id, score, width = row[:5]
-        decision = Decision(id_, arm, arm_id, score, width, or_nan(row[5]), row[6], or_nan(row[7]))
-        return decision, row[8], None if row[9] is None else as_floats(row[9])
+        found = []
+        rows = self._db.execute(_KEYED, {"revision": revision, "digest": digest})
+        for row in sorted(rows, key=lambda row: int(row[0].rpartition("-")[2])):
+            id_, arm, arm_id, score, width, propensity, model, error, arms, x, proposed = row
+            decision = Decision(
+                id_, arm, arm_id, score, width, or_nan(propensity), model, or_nan(error),
+                proposed=proposed,
+            )  # fmt: skip
+            found.append((decision, arms, None if x is None else as_floats(x)))
+        return found
+
+    def of_subject(self, subject: bytes) -> list[int]:
+        """Return the numbers of the decisions about a subject."""
+        found = self._db.execute(
+            "SELECT number FROM decisions WHERE subject = :subject UNION ALL "
+            "SELECT number FROM prefetched WHERE subject = :subject",
+            {"subject": subject},
+        )
+        return [number for (number,) in found]
 
     def forget(
         self,
@@ -441,9 +593,11 @@ class AgentStore:
             set_fact(self._db, _LAST_FORGOTTEN, last)
             every = [(number,) for number in numbers]
             # Where pages are merged, SQLite leaves copies of rows: first nothing is in them.
-            self._db.executemany(_BLANK, every)
-            self._db.executemany("DELETE FROM decisions WHERE number = ?", every)
-            self._db.executemany("DELETE FROM offers WHERE number = ?", every)
+            for table in ("decisions", "prefetched"):
+                self._db.executemany(_BLANK.format(table), every)
+                self._db.executemany(f"DELETE FROM {table} WHERE number = ?", every)
+            for table in ("offers", "late"):
+                self._db.executemany(f"DELETE FROM {table} WHERE number = ?", every)
 
     def scrub(self) -> bool:
         """Empty the write-ahead log, the last copy of the deleted rows.
@@ -528,6 +682,15 @@ class AgentStore:
             return None
         return PendingDecision(prefix, row[0], row[1], as_floats(row[2]), row[3], row[4])
 
+    def learned(self, number: int) -> PendingDecision:
+        """Return a decision that has its reward."""
+        row = self._db.execute(
+            "SELECT prefix, made, t, x, record, revision FROM decisions WHERE number = ?",
+            (number,),
+        ).fetchone()
+        prefix, made, t, x, record, revision = row
+        return PendingDecision(prefix, made, t, as_floats(x), record, revision)
+
     def decided(
         self, number: int, prefix: str
     ) -> tuple[str | int | None, bytes, bytes | None, int] | None:
@@ -542,10 +705,16 @@ class AgentStore:
         """Return how many decisions wait for their reward."""
         return int(self._db.execute(f"SELECT count(*) FROM decisions WHERE {_WAITS}").fetchone()[0])
 
+    def count_waiting_of(self, numbers: Sequence[int]) -> int:
+        """Return how many of these decisions wait for their reward."""
+        query = f"SELECT 1 FROM decisions WHERE number = ? AND {_WAITS}"
+        return sum(self._db.execute(query, (k,)).fetchone() is not None for k in numbers)
+
     def oldest_waiting(self, most: int) -> Iterator[tuple[int, float]]:
         """Yield number and time of up to `most` waiting decisions, oldest first."""
         rows = self._db.execute(
-            f"SELECT number, made FROM decisions WHERE {_WAITS} ORDER BY number LIMIT ?", (most,)
+            f"SELECT number, made FROM decisions WHERE {_WAITS} ORDER BY made, number LIMIT ?",
+            (most,),
         )
         try:
             yield from rows
@@ -554,8 +723,9 @@ class AgentStore:
 
     def last_number(self) -> int:
         """Return the highest number that a decision ever had, 0 before the first."""
-        newest = self._db.execute("SELECT max(number) FROM decisions").fetchone()[0] or 0
-        return max(int(newest), int(fact(self._db, _LAST_FORGOTTEN) or 0))
+        tables = ("decisions", "prefetched")
+        newest = [self._db.execute(f"SELECT max(number) FROM {t}").fetchone()[0] for t in tables]
+        return max(*(k or 0 for k in newest), int(fact(self._db, _LAST_FORGOTTEN) or 0))
 
     def played(self) -> list[tuple[str, int]]:
         """Return id and arm of each decision that has its reward."""
@@ -574,6 +744,10 @@ class AgentStore:
         """Return recent decisions by time, read by another connection."""
         return recent_activity(self._file, pending, now)
 
+    def comparison(self) -> Comparison:
+        """Return how the agent would have done, read by another connection."""
+        return compared(self._file)
+
     def backup(self, path: Path) -> None:
         """Write a copy of the file as it is now; others may write meanwhile."""
         backup("agent", self._file, path)
@@ -585,15 +759,43 @@ class AgentStore:
         close(self._db)
 
 
+def _row(made: MadeDecision) -> tuple[object, ...]:
+    """Return a decision's values for `_INSERT`."""
+    decision, pending = made.decision, made.pending
+    return (
+        made.number, pending.prefix, pending.made, pending.t, len(made.arms), decision.arm,
+        decision.arm_id, as_bytes(pending.row),
+        decision.score, decision.width, decision.propensity, decision.model,
+        decision.propensity_error, pending.revision, pending.record, pending.subject,
+        decision.proposed,
+    )  # fmt: skip
+
+
 _INSERT = (
     "INSERT INTO decisions(number, prefix, made, t, arms, arm, arm_id, x, score, width, "
-    "propensity, model, propensity_error, revision, record, room) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(32))"
+    "propensity, model, propensity_error, revision, record, subject, proposed, room) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(32))"
+)
+_PREFETCH = _INSERT.replace("decisions", "prefetched")
+_REWARD = (
+    "UPDATE decisions SET sequence = ?, step = ?, reward = ?, rewarded = ?, defaulted = ?5, "
+    "room = iif(?5, zeroblob(24), NULL) WHERE number = ?6"
+)
+_CONFIRM = "UPDATE decisions SET defaulted = NULL WHERE number = ? AND reward = ?"
+_UNSEEN = (
+    "UPDATE decisions SET x = NULL, record = NULL, sequence = NULL, step = NULL, reward = NULL, "
+    "rewarded = ?, defaulted = NULL WHERE number = ?"
+)
+_KEYED = " UNION ALL ".join(
+    "SELECT prefix || '-' || number, arm, arm_id, score, width, propensity, model, "
+    "propensity_error, arms, iif(revision = :revision, x, NULL), proposed "
+    f"FROM {table} WHERE substr(prefix, 9) = :digest AND length(prefix) > 8"
+    for table in ("decisions", "prefetched")
 )
 _BLANK = (
-    "UPDATE decisions SET x = zeroblob(length(x)), record = zeroblob(length(record)), "
+    "UPDATE {} SET x = zeroblob(length(x)), record = zeroblob(length(record)), "
     "arm_id = iif(typeof(arm_id) = 'text', "
-    "zeroblob(length(CAST(arm_id AS BLOB))), arm_id) WHERE number = ?"
+    "zeroblob(length(CAST(arm_id AS BLOB))), arm_id), subject = NULL WHERE number = ?"
 )
 _INSERT_SAMPLE = (
     "INSERT INTO decisions(number, prefix, made, arms, arm, arm_id, x, score, width, model, "
