@@ -93,6 +93,19 @@ def test_records_become_samples(tmp_path, schema, write, ids):
         assert [each["arm"] for each in kept] == [row["arm"] for row in KEPT]
 
 
+@pytest.mark.parametrize("write", [lines, in_structs])
+def test_subjects_are_imported(tmp_path, schema, write):
+    rows = [
+        {**row, "subject": who} for row, who in zip(ROWS, ["ann", "bob", "ann", None], strict=True)
+    ]
+    file = write(tmp_path / "past", rows)
+    assert agent("import", file, "--into", tmp_path / "a.db", "--features", schema)[0] == 0
+    with fg.Agent.open(tmp_path / "a.db", features=FEATURES) as warm:
+        assert warm.forget(subject="bob") == 1
+        assert warm.forget(subject="ann") == 1
+        assert warm.status.samples == 1
+
+
 def test_lines_with_less_and_with_more(tmp_path, schema):
     rows = [{"arm": {"price": 3, "colour": "red"}, "click": 1, "at": "noon"}, "\n", {"arm": {}}]
     file = lines(tmp_path / "past.ndjson", rows)
@@ -152,6 +165,7 @@ def test_vectors_are_still_vectors_where_there_is_a_schema(tmp_path, schema):
         ({"arm": {}, "reward": "1"}, "line 5: reward = '1': expected a finite number"),
         ({"arm": {}, "reward": True}, "line 5: reward = True"),
         ({"arm": {}, "reward": 1, "id": 1.5}, "line 5: id = 1.5: expected a string"),
+        ({"arm": {}, "reward": 1, "subject": 7}, "line 5: subject = 7: expected a string"),
         ({"arm": {}, "reward": 1, "id": "x"}, "line 1: id = None: expected the arm's id"),
         ('{"arm": {"price": NaN}, "reward": 1}\n', "line 5 = "),
         ('{"arm": \n', "line 5 = '{\"arm\":': expected a JSON object"),

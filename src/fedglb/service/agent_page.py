@@ -14,6 +14,7 @@ from starlette.responses import Response
 from fedglb.features import Features, Number, Tags
 from fedglb.federation import Agent, AgentStatus
 from fedglb.federation.agent.activity import Activity, Period
+from fedglb.federation.agent.comparison import Comparison
 from fedglb.service.figures import by_period
 from fedglb.service.metrics import Metrics
 from fedglb.service.openapi import VERSION
@@ -34,13 +35,15 @@ class AgentPage:
     def __init__(self, agent: Agent, metrics: Metrics, about: Mapping[str, str]) -> None:
         self._agent, self._metrics, self._about = agent, metrics, about
         self._started, self._reading = time.time(), asyncio.Lock()
-        self._activity: tuple[float, Activity] | None = None  # and when it was read
+        self._recently: tuple[float, tuple[Activity, Comparison]] | None = (
+            None  # and when it was read
+        )
         self._template = TEMPLATES.get_template("agent.html")  # compiled now, not in a request
 
     async def document(self) -> Response:
         """Return the page."""
         status = self._agent.status
-        activity, model = await self._recent(), self._agent.model()
+        (activity, comparison), model = await self._recent(), self._agent.model()
         unit = _UNITS[activity.width]
         rewards = by_period(
             activity, lambda p: p.reward, _rewards, f"Mean reward per {unit}", _HEIGHT
@@ -51,20 +54,23 @@ class AgentPage:
         text = self._template.render(
             about=self._about, status=msgspec.to_builtins(status), tiles=_tiles(status, activity),
             unit=unit, rewards=rewards, decisions=decisions, model=model,
-            weights=model.strongest(_WEIGHTS), records=self._agent.features is not None,
+            weights=model.strongest(_WEIGHTS), comparison=comparison,
+            records=self._agent.features is not None,
             example=example(self._agent.features, len(model.weights)),
             requests=sorted(self._metrics.counts().items()), version=VERSION,
             started=self._started,
         )  # fmt: skip
         return Response(text, headers=_HEADERS, media_type="text/html")
 
-    async def _recent(self) -> Activity:
-        """Return the agent's activity, read in a thread, and not for each reader of the page."""
+    async def _recent(self) -> tuple[Activity, Comparison]:
+        """Return what the file says, read in a thread, and not for each reader of the page."""
         async with self._reading:
-            if self._activity is None or time.monotonic() - self._activity[0] > _KEEP:
-                found = await asyncio.to_thread(self._agent.activity)
-                self._activity = time.monotonic(), found
-            return self._activity[1]
+            if self._recently is None or time.monotonic() - self._recently[0] > _KEEP:
+                found = await asyncio.to_thread(
+                    lambda: (self._agent.activity(), self._agent.compare())
+                )
+                self._recently = time.monotonic(), found
+            return self._recently[1]
 
 
 def _tiles(status: AgentStatus, activity: Activity) -> list[tuple[str, str, str]]:
@@ -75,6 +81,9 @@ def _tiles(status: AgentStatus, activity: Activity) -> list[tuple[str, str, str]
         ("expired", f"{status.expired:,}", "expired without one"),
         ("model", f"{status.model:,}", "updates of the model"),
     ]
+    if status.defaulted:
+        replaced = f"default rewards, {status.replaced:,} replaced" * bool(status.replaced)
+        tiles.append(("defaulted", f"{status.defaulted:,}", replaced or "default rewards"))
     if status.ignored:
         tiles.append(("ignored", f"{status.ignored:,}", "fields ignored: not in the schema"))
     return tiles

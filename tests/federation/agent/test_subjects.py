@@ -45,6 +45,17 @@ def test_the_file_does_not_have_the_subject(path, rng):
     assert b"ann@example" not in path.read_bytes()
 
 
+def test_absorbed_samples_have_subjects(path, rng):
+    with Agent.open(path, PROBLEM) as agent:
+        agent.absorb(arms(rng, 4), [1.0, 0.0, 1.0, 0.0], subjects=["ann", None, "bob", "ann"])
+        for wrong in (["ann"], "anna", ["ann", 7, "bob", "ann"]):
+            with pytest.raises(InvalidInput) as refused:
+                agent.absorb(arms(rng, 4), [1.0, 0.0, 1.0, 0.0], subjects=wrong)
+            assert refused.value.argument.startswith("subjects")
+        assert agent.forget(subject="ann") == 2
+        assert client(agent).samples.y.tolist() == [0.0, 1.0]
+
+
 @pytest.mark.parametrize("subject", ["", "x" * 201, 7, "\ud800"])
 def test_an_invalid_subject_is_refused(agent, subject):
     for call in (

@@ -33,7 +33,7 @@ _NAMES = {
 }  # fmt: skip
 _PARQUET = b"PAR1"  # a Parquet file's first bytes
 #: What a sample's part is called in a file of records.
-_PARTS = {"arms": "arm", "contexts": "context", "y": "reward"}
+_PARTS = {"arms": "arm", "contexts": "context", "y": "reward", "subjects": "subject"}
 
 
 @dataclass
@@ -45,6 +45,7 @@ class Samples:
     left_out: int  # rows without a reward
     contexts: list[Any] = field(default_factory=list)
     ids: list[str | int] | None = None
+    subjects: list[str | None] | None = None
     places: list[str] = field(default_factory=list)  # of the samples of a file of records
 
 
@@ -89,11 +90,12 @@ def import_(
     """Import the samples of a log into an agent's file: all of them, or none if one is invalid.
 
     With a schema, a row is a record with its reward: {"context": {"country": "DE"}, "arm":
-    {"price": 9.5}, "reward": 1, "id": "pen"}, where context and id (the arm's) may be missing. In a
-    Parquet file context and arm are structs, or columns context.NAME and arm.NAME; an agent's
-    export will do, too. Without one, the default columns are those of an agent's export. Rows
-    without a reward are left out. A file that was imported before is not imported again. First
-    stop the application or service that has the agent's file open.
+    {"price": 9.5}, "reward": 1, "id": "pen", "subject": "u-17"}, where context, id (the arm's) and
+    subject (whom it is about, for `agent forget`) may be missing. In a Parquet file context and arm
+    are structs, or columns context.NAME and arm.NAME; an agent's export will do, too. Without one,
+    the default columns are those of an agent's export. Rows without a reward are left out. A file
+    that was imported before is not imported again. First stop the application or service that has
+    the agent's file open.
 
     Example: fedglb agent import last-year.ndjson --into shop-1.db --features features.toml
     """
@@ -115,7 +117,7 @@ def import_(
             ):
                 count = agent.absorb(
                     found.arms, found.rewards, contexts=found.contexts or None, key=name,
-                    ids=found.ids,
+                    ids=found.ids, subjects=found.subjects,
                 )  # fmt: skip
                 total, ignored = agent.status.samples, agent.status.ignored
     if as_json:
@@ -152,6 +154,7 @@ def _in_file(places: Sequence[str]) -> Iterator[None]:
 def _read_records(file: Path, reward: str, found: Samples) -> None:
     """Add the samples of a file of records."""
     ids: list[str | int | None] = []
+    subjects: list[str | None] = []
     for place, row in _rows(file, reward):
         if row.get(reward) is None:
             found.left_out += 1
@@ -163,9 +166,11 @@ def _read_records(file: Path, reward: str, found: Samples) -> None:
             ids.append(_id(row.get("id")))
         found.arms.append(row["arm"])
         found.contexts.append(row.get("context"))
+        subjects.append(row.get("subject"))
         found.places.append(place)
     if not ids:
         raise InvalidInput("FILE", str(file), "a file with at least one reward")
+    found.subjects = subjects
     found.ids = [each for each in ids if each is not None] or None
     if found.ids is not None and len(found.ids) < len(ids):
         with under(source=found.places[ids.index(None)]):
@@ -207,7 +212,9 @@ def _parquet_rows(file: Path, reward: str) -> Iterator[tuple[str, dict[str, Any]
         allowed = f"a column arm of structs, or columns arm.NAME; it has {names}"
         raise InvalidInput("FILE", str(file), allowed)
     columns = {side: each for side, each in parts.items() if each is not None}
-    columns |= {name: table[name].to_list() for name in (reward, "id") if name in table.columns}
+    columns |= {
+        name: table[name].to_list() for name in (reward, "id", "subject") if name in table.columns
+    }
     for k, values in enumerate(zip(*columns.values(), strict=True), 1):
         yield f"{file}: row {k}", dict(zip(columns, values, strict=True))
 

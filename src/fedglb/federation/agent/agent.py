@@ -503,6 +503,7 @@ class Agent:
         contexts: Sequence[Record | None] | None = None,
         key: str | None = None,
         ids: Sequence[str | int] | None = None,
+        subjects: Sequence[str | None] | None = None,
     ) -> int:
         """Learn from past samples, as if each had been chosen and observed, in order.
 
@@ -524,6 +525,8 @@ class Agent:
             absorbs them.
         ids
             The arms' ids, if `choose` gets ids; None: arms recur if their features do.
+        subjects
+            Whom each sample is about, for `forget`.
 
         Returns
         -------
@@ -545,7 +548,7 @@ class Agent:
         (2, 0)
         2
         """
-        count, step = self._calls.absorb(X, y, key, ids, contexts)
+        count, step = self._calls.absorb(X, y, key, ids, contexts, subjects)
         if self._client.encoder is not None:
             self._session.settle()
         self._request(step)

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instance, integer, shaped
+from fedglb.errors import (
+    InvalidInput,
+    arms_in_unit_ball,
+    array,
+    finite,
+    instance,
+    integer,
+    shaped,
+)
 from fedglb.features.encode import Record
 from fedglb.federation.agent.decisions import ONE, Asked, Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
@@ -513,6 +521,7 @@ class ApplicationCalls:
         key: str | None,
         ids: Sequence[str | int] | None,
         contexts: Sequence[Record | None] | None = None,
+        subjects: Sequence[str | None] | None = None,
     ) -> tuple[int, int]:
         """Learn from samples without decisions; return their number, and the step as `observe`.
 
@@ -525,6 +534,7 @@ class ApplicationCalls:
             durable.ready()
             table, rewards, kept, marks = self._checked(X, y, contexts)
             n, arm_ids = len(table), _checked_ids(ids, len(table))
+            about = self._subjects(subjects, n)
             known = None if key is None else durable.store.absorbed(key)
             if known not in (None, n):
                 allowed = f"another key: {known} samples were absorbed under this one, not {n}"
@@ -544,7 +554,7 @@ class ApplicationCalls:
             steps = [min(clock + k, LAST_STEP) + 1 for k in range(n)]
             numbers = range(begin, begin + n)
             named: Sequence[str | int | None] = arm_ids or [None] * n
-            rows = zip(numbers, steps, learned, rewards.tolist(), kept, named, strict=True)
+            rows = zip(numbers, steps, learned, rewards.tolist(), kept, named, about, strict=True)
             durable.stale = True
             durable.store.absorb(
                 durable.number + 1, self._prefix, time.time(), client.adopted,
@@ -559,6 +569,23 @@ class ApplicationCalls:
             fires = client.triggered(steps[-1])
             durable.stale = False
         return n, steps[-1] if fires else 0
+
+    def _subjects(
+        self, subjects: Sequence[str | None] | None, count: int
+    ) -> Sequence[bytes | None]:
+        """Return the digests of the subjects of samples."""
+        if subjects is None:
+            return [None] * count
+        if isinstance(subjects, str) or len(subjects) != count:
+            raise InvalidInput("subjects", subjects, f"one for each of {count} samples")
+        found: list[bytes | None] = []
+        for k, each in enumerate(subjects):
+            try:
+                found.append(None if each is None else self._digest("subject", each))
+            except InvalidInput as error:
+                error.path = ("subjects", k)
+                raise
+        return found
 
     def _checked(
         self,

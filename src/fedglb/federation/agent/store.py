@@ -508,16 +508,32 @@ class AgentStore:
         now: float,
         model: int,
         revision: int,
-        rows: Iterable[tuple[int, int, FloatArray, float, bytes | None, str | int | None]],
+        rows: Iterable[
+            tuple[int, int, FloatArray, float, bytes | None, str | int | None, bytes | None]
+        ],
         key: str | None,
     ) -> None:
-        """Write samples without decisions: sequence, step, row, reward, record, arm id of each."""
+        """Write samples: sequence, step, row, reward, record, arm id and subject of each."""
         with self._surviving(), transaction(self._db):
             count = self._db.executemany(
                 _INSERT_SAMPLE,
                 (
-                    (first + k, prefix, now, id_, as_bytes(x), model, n, step, y, now, revision, r)
-                    for k, (n, step, x, y, r, id_) in enumerate(rows)
+                    (
+                        first + k,
+                        prefix,
+                        now,
+                        id_,
+                        as_bytes(x),
+                        model,
+                        n,
+                        step,
+                        y,
+                        now,
+                        revision,
+                        record,
+                        subject,
+                    )
+                    for k, (n, step, x, y, record, id_, subject) in enumerate(rows)
                 ),
             ).rowcount
             if key is not None:
@@ -799,6 +815,6 @@ _BLANK = (
 )
 _INSERT_SAMPLE = (
     "INSERT INTO decisions(number, prefix, made, arms, arm, arm_id, x, score, width, model, "
-    "sequence, step, reward, rewarded, revision, record) "
-    "VALUES (?, ?, ?, 0, -1, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)"
+    "sequence, step, reward, rewarded, revision, record, subject) "
+    "VALUES (?, ?, ?, 0, -1, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
