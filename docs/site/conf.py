@@ -64,8 +64,10 @@ NAVIGATION = """
 Start <self>
 docs/tutorial/first_steps
 docs/tutorial/own_choice_rule
+docs/tutorial/week_of_shadow
 docs/applications
 docs/records
+docs/decisions
 docs/operate
 docs/privacy
 docs/research
