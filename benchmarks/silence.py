@@ -1,9 +1,9 @@
 """Default rewards at 100 decisions a second, of which 2 % are clicked, with 30 minutes to wait.
 
 Run from the repository's root: `.venv/bin/python -m benchmarks.silence`. Two agents take turns,
-decision by decision: one learns silence, the other lets decisions wait. Both begin with the
-decisions of half an hour that wait for their reward, so the first one learns a hundred defaults a
-second from the start. Then late clicks come, which replace defaults.
+decision by decision: one learns silence, the other is told each 0 by its application. Both begin
+with the decisions of half an hour that wait for their reward, so the first one learns a hundred
+defaults a second from the start. Then late clicks come, which replace defaults.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import os
 import resource
 import tempfile
+import threading
 import time
 from pathlib import Path
 from unittest.mock import patch
@@ -35,11 +36,10 @@ def opened(path: Path, learns: bool) -> Agent:
 
 def thread_seconds(name: str) -> float:
     """Return the CPU seconds of a thread of this process."""
-    for task in Path("/proc/self/task").iterdir():
-        if (task / "comm").read_text().strip() == name[:15]:
-            fields = (task / "stat").read_text().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return float("nan")
+    [thread] = [each for each in threading.enumerate() if each.name == name]
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -74,9 +74,10 @@ def main() -> None:
             begin = time.perf_counter()
             made = agent.choose(arms[k % 64])
             times[learns, "choose"].append(time.perf_counter() - begin)
-            if rng.random() < CLICKED:
+            clicked = rng.random() < CLICKED
+            if clicked or not learns:
                 begin = time.perf_counter()
-                agent.observe(made.id, 1.0)
+                agent.observe(made.id, float(clicked))
                 times[learns, "observe"].append(time.perf_counter() - begin)
         time.sleep(max(0.0, start + (k + 1) / RATE - time.perf_counter()))
     took = time.perf_counter() - start
@@ -87,7 +88,7 @@ def main() -> None:
     for call in ("choose", "observe"):
         for q in (50, 99):
             own, other = (1e6 * np.percentile(times[learns, call], q) for learns in (True, False))
-            print(f"{call}, percentile {q}: {own:.0f} us, {own / other:.2f} of without")
+            print(f"{call}, percentile {q}: {own:.0f} us, {own / other:.2f} of the other agent")
     frame = agents[True].export()
     late = frame.filter(frame["defaulted"])["id"].to_list()[:20]
     begin = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
 from fedglb.federation.agent.session import FORGETTING
+from fedglb.protocol import Client, Coordinator
 from tests.federation.helpers.agent_driver import Alone, arms, client, state
-from tests.federation.helpers.nats_federation import PATIENCE, eventually
+from tests.federation.helpers.in_process import Serving
+from tests.federation.helpers.nats_federation import PATIENCE, eventually, federation, table
 
 PROBLEM = fg.Problem(dim=3)
 
@@ -161,3 +164,47 @@ def test_what_is_forgotten_during_an_update_starts_another(tmp_path):
         go_on.set()
         eventually(lambda: len(settled) == 2, "two runs of updates")
         assert settled == [10, 60]
+
+
+def test_in_a_federation_nothing_of_a_subject_is_left_in_any_model(tmp_path):
+    """`forget` asks for the updates; then both have the model of the samples that are left."""
+    agreed = table(name="fedglb-auto")
+    with (
+        federation(tmp_path, ["a", "b"], agreed) as running,
+        Serving(running, tmp_path / "state.db") as serving,
+        ExitStack() as stack,
+    ):
+        agents = {}
+        for seed, name in enumerate("ab"):
+            bundle = running.folder / "clients" / name
+            agents[name] = stack.enter_context(Agent.open(tmp_path / f"{name}.db", bundle=bundle))
+            played(agents[name], np.random.default_rng(seed), 100, ["ann", "bob", "cem", "dan"])
+            serving.wait("joined", client=name)
+        agents["a"].request_update()
+        assert all(agent.wait_for_model(1, PATIENCE) for agent in agents.values())
+        assert agents["b"].forget(subject="cem") == 25
+        assert all(agent.wait_for_model(2 + FORGETTING, PATIENCE) for agent in agents.values())
+        eventually(lambda: agents["b"].status.requested_at == 0, "the end of the request")
+        mine, model = shared(agents["a"]).copy(), agents["a"].status.model
+        assert np.array_equal(mine, shared(agents["b"]))
+        assert model == 2 + FORGETTING  # and not more
+    fresh = Coordinator(agreed.build().algorithm, agreed.build().setting, ["a", "b"])
+    left = []
+    for seed, name in enumerate("ab"):
+        rng, samples = np.random.default_rng(seed), []
+        for k in range(100):
+            x, y = arms(rng, 1)[0], float(rng.random() < 0.5)
+            if name == "a" or k % 4 != 2:
+                samples.append((x, y))
+        one = Client(name, agreed.build().algorithm, agreed.build().setting)
+        for x, y in samples:
+            one.observe_unchecked(one.rows(x[None])[0], y, 1)
+        left.append(one)
+    for t in range(1, 60):
+        messages = fresh.begin(t)
+        while messages:
+            message = messages.pop(0)
+            for one in left:
+                for answer in one.receive(message) if one.id == message.client else ():
+                    messages += fresh.receive(answer)
+    assert np.abs(left[0].shared_theta - mine).max() < 1e-9
