@@ -70,8 +70,10 @@ def main() -> None:
         (learns, call): [] for learns in agents for call in ("choose", "observe")
     }
     for k in range(seconds * RATE):
-        for learns, agent in agents.items():
-            begin = time.perf_counter()
+        for learns in (
+            (True, False) if k % 2 else (False, True)
+        ):  # who comes first meets cold caches
+            agent, begin = agents[learns], time.perf_counter()
             made = agent.choose(arms[k % 64])
             times[learns, "choose"].append(time.perf_counter() - begin)
             clicked = rng.random() < CLICKED
