@@ -12,8 +12,9 @@ import pytest
 
 from fedglb.federation import sqlite
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.coordinator import board
+from fedglb.federation.coordinator import board, service
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
+from fedglb.federation.errors import Unavailable
 from fedglb.federation.operator.listing import certificate_ends
 from fedglb.federation.owner_lock import OwnerLock, Taken
 from tests.cli.in_process import agent as agent_command
@@ -158,11 +159,30 @@ def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(tmp_path):
     state = running.folder / "coordinator" / "state.db"
     store = CoordinatorStore(state, running.coordinator_bundle.agreement)
     try:
+        code, _, err = status(running.folder)  # it has no socket yet
+        assert (code, "the coordinator is starting" in err) == (1, True)
+        board.place_of(state).touch()
         code, _, err = status(running.folder)
+        assert (code, "the coordinator does not respond" in err) == (1, True)
     finally:
         store.close()
-    assert code == 1
-    assert "the coordinator does not respond" in err
+
+
+def test_one_that_starts_after_one_that_was_killed(tmp_path, monkeypatch):
+    """The dead one's socket is gone before kernels are compiled."""
+    running = nats_federation(tmp_path, ["a"], table(4, 3))
+    state = running.folder / "coordinator" / "state.db"
+    board.place_of(state).touch()
+    said = []
+
+    def starting(*_, **__):
+        said.append(status(running.folder))
+        raise Unavailable("no more")
+
+    monkeypatch.setattr(service, "Service", starting)
+    federation("coordinator", running.folder / "coordinator")
+    [(code, _, err)] = said
+    assert (code, "the coordinator is starting" in err) == (1, True)
 
 
 def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):

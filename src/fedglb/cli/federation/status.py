@@ -71,7 +71,7 @@ def _found(folder: Path, state: Path | None) -> CoordinatorStatus:
     """Return the status: from the running coordinator, or else from its file."""
     with extra():
         from fedglb.federation.bundle import FILE, Bundle
-        from fedglb.federation.coordinator.board import ask
+        from fedglb.federation.coordinator.board import ask, place_of
         from fedglb.federation.coordinator.status import stored_status
         from fedglb.federation.names import COORDINATOR
         from fedglb.federation.operator.listing import certificate_ends
@@ -90,7 +90,9 @@ def _found(folder: Path, state: Path | None) -> CoordinatorStatus:
                 raise InvalidInput("bundle", str(bundle), _ALLOWED)
             return stored_status(found, place, certificate_ends(bundle))
         except Unavailable as error:
-            fail(f"{error}; the coordinator does not respond", 1)
+            if place_of(place).exists():
+                fail(f"{error}; the coordinator does not respond", 1)
+            fail("the coordinator is starting: try again (if that lasts, see its log)", 1)
 
 
 def _show(found: CoordinatorStatus) -> None:
@@ -98,7 +100,8 @@ def _show(found: CoordinatorStatus) -> None:
     if found.running and found.started is not None:
         say(f"Federation {found.federation}: the coordinator started at {_when(found.started)}.")
     else:
-        say(f"Federation {found.federation}: the coordinator does not run. From its file:")
+        runs = "the coordinator does not run, or only just starts"
+        say(f"Federation {found.federation}: {runs}. From its file:")
     totals = found.totals
     # on a schedule samples are sent once, in sums: their number is hidden
     counted = f"{totals.samples:,} samples in the model, " if found.schedule is None else ""
