@@ -15,6 +15,7 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import board, service
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.errors import Unavailable
+from fedglb.federation.operator import operator
 from fedglb.federation.operator.listing import certificate_ends
 from fedglb.federation.owner_lock import OwnerLock, Taken
 from tests.cli.in_process import agent as agent_command
@@ -64,10 +65,21 @@ def test_running_killed_and_running_again(tmp_path, monkeypatch):
                 "a path without a file"
                 in federation("backup", running.folder, tmp_path / "copy.db").stderr
             )
+            assert [(m["name"], m["joined"] is None) for m in found["members"]] == [
+                ("a", False), ("b", True),
+            ]  # fmt: skip
+            operator.add(running.folder, ["c"])  # while it runs
+
+            def lists_c() -> bool:
+                return "c" in {m["name"] for m in until_present(running.folder, {"a"})["members"]}
+
+            eventually(lists_c, "c is listed")
+            operator.revoke(running.folder, ["c"])
+            eventually(lambda: not lists_c(), "c is not listed")
             code, out, _ = status(running.folder / "coordinator")  # this folder will do, too
             assert code == 0
             assert "the coordinator started at" in out
-            assert "1 of 1 clients present; 1 updates, 1 samples in the model" in out
+            assert "1 of 2 clients present; 1 updates, 1 samples in the model" in out
             socket = board.place_of(state)
             assert stat.S_IMODE(socket.stat().st_mode) == 0o600
             head.process.send_signal(signal.SIGKILL)
@@ -77,7 +89,7 @@ def test_running_killed_and_running_again(tmp_path, monkeypatch):
             assert code == 1
             assert "the coordinator does not run" in out
             assert "ALARM stopped" in out
-            assert "0 of 1 clients present; 1 updates, 1 samples in the model" in out
+            assert "0 of 2 clients present; 1 updates, 1 samples in the model" in out
             with coordinator(running, state) as again:
                 found = until_present(running.folder, {"a"})
                 assert found["totals"]["updates"] == 1
@@ -121,7 +133,8 @@ def test_one_that_never_ran(folder):
     before = sorted(folder.rglob("*"))
     code, out, _ = status(folder)
     assert code == 1
-    assert "0 of 0 clients present; 0 updates" in out
+    assert "0 of 1 clients present; 0 updates" in out
+    assert "shop-1  no    never " in out
     assert "ALARM certificate: shop-1's certificate expires on" in out
     assert "Note: " in out  # of fedglb_auto, that its index is not proven
     assert sorted(folder.rglob("*")) == before

@@ -253,12 +253,24 @@ def test_many_clients_make_a_page_of_a_bounded_size():
 
 
 def test_on_a_schedule_sample_counts_are_hidden():
-    plain = picture(clients=5)
-    timed = msgspec.structs.replace(plain, schedule=ScheduleStatus(20, 3, 0.0, 60.0, None))
+    plain, replaced = picture(clients=5), msgspec.structs.replace
+    timed = replaced(
+        plain,
+        schedule=ScheduleStatus(20, 3, 0.0, 60.0, None),
+        totals=replaced(plain.totals, samples=None),
+        members=tuple(replaced(m, samples=None, share=None) for m in plain.members),
+        updates=tuple(replaced(u, samples=None) for u in plain.updates),
+    )
     for figure in ("updates-figure", "samples-figure"):
         assert "<svg" in sections(plain)[figure]
         assert "Sample counts are hidden" in sections(timed)[figure]
     assert "of 20 updates done" in sections(timed)["totals"]
+    assert sections(timed)["members"].count('samples">unknown<') == 5
+    assert sections(timed)["updates"].count('samples">unknown<') == 2
+    assert ": 3 clients, 2 rounds" in sections(timed)["duration-figure"]
+    assert "%" not in sections(timed)["members"]
+    names = [metric.name for metric in coordinator_metrics(timed) if metric.samples]
+    assert not [name for name in names if "samples" in name]
 
 
 # -- who may see it --------------------------------------------------------------------------------

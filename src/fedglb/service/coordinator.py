@@ -19,7 +19,15 @@ from fedglb.service.figures import bars, over_time
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.listening import Listen
 from fedglb.service.metrics import Metrics, coordinator_metrics
-from fedglb.service.pages import TEMPLATES, clock, duration, security_headers, size, static_file
+from fedglb.service.pages import (
+    TEMPLATES,
+    clock,
+    commas,
+    duration,
+    security_headers,
+    size,
+    static_file,
+)
 from fedglb.service.problem import Refused
 from fedglb.service.server import serve_in_thread
 
@@ -138,9 +146,8 @@ def sections(status: CoordinatorStatus) -> dict[str, str]:
     """
     macros: Any = TEMPLATES.get_template("parts.html").module
     counted = status.schedule is None
-    model = over_time(
-        status.updates, lambda u: u.samples, "{:,.0f}".format, "Samples in the model over time", 190
-    )
+    label = "Samples in the model over time"
+    model = over_time(status.updates, lambda u: u.samples or 0, "{:,.0f}".format, label, 190)
     seconds = over_time(status.updates, lambda u: u.seconds, duration, "Duration of updates", 110)
     ends = {each.name: each.ends for each in status.certificates}
     parts = {
@@ -191,4 +198,4 @@ def _progress(status: CoordinatorStatus) -> tuple[str, str, str]:
         return "epsilon", f"{status.privacy.spent:.3g}", of
     if status.schedule is not None:
         return "schedule", f"{status.schedule.done}", f"of {status.schedule.updates} updates done"
-    return "samples", f"{status.totals.samples:,}", "samples in the model"
+    return "samples", commas(status.totals.samples), "samples in the model"

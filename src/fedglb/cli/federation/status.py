@@ -104,7 +104,7 @@ def _show(found: CoordinatorStatus) -> None:
         say(f"Federation {found.federation}: {runs}. From its file:")
     totals = found.totals
     # on a schedule samples are sent once, in sums: their number is hidden
-    counted = f"{totals.samples:,} samples in the model, " if found.schedule is None else ""
+    counted = "" if totals.samples is None else f"{totals.samples:,} samples in the model, "
     say(
         f"{found.present} of {len(found.members)} clients present; {totals.updates} updates, "
         f"{counted}{totals.rounds:,} rounds, {_size(totals.bytes)} on the wire."
@@ -193,8 +193,10 @@ def _members(found: CoordinatorStatus) -> Table:
     for m in found.members:
         end = ends.get(m.name)
         table.add_row(
-            m.name, "yes" if m.present else "no", _day(m.joined), _ago(m.seen, found.time),
-            f"{m.samples:,}", f"{m.share:.1%}", f"{m.left_out}" if m.left_out else "", _day(end),
+            m.name, "yes" if m.present else "no", _day(m.joined) or "never",
+            _ago(m.seen, found.time), _count(m.samples),
+            "" if m.share is None else f"{m.share:.1%}",
+            f"{m.left_out}" if m.left_out else "", _day(end),
         )  # fmt: skip
     return table
 
@@ -208,11 +210,15 @@ def _updates(found: CoordinatorStatus) -> Table:
     table.add_column("left out")
     for u in found.updates[-_UPDATES:]:
         table.add_row(
-            str(u.number), _ago(u.at, found.time), f"{u.clients}", f"{u.samples:,}", f"{u.rounds}",
+            str(u.number), _ago(u.at, found.time), f"{u.clients}", _count(u.samples), f"{u.rounds}",
             f"{1e3 * u.seconds:,.0f}", _size(u.bytes),
             "; ".join(f"{client}: {why}" for client, why in u.left_out.items()),
         )  # fmt: skip
     return table
+
+
+def _count(samples: int | None) -> str:
+    return "unknown" if samples is None else f"{samples:,}"
 
 
 def _when(at: float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
