@@ -57,7 +57,7 @@ def picture(clients: int = 3, **more: object) -> CoordinatorStatus:
         Totals(2, 4, 30, 20, 10, 300, 44, 58_512), members, updates,
         (EventStatus(now, "rejected", EVIL, "shop-1"),), {"rejected": 1},
         (Alarm("rejected", EVIL, now, "shop-1"),), (CertificateStatus("shop-1", now + 1e6),),
-        caveats=("proven for some",),
+        caveats=("proven for some",), algorithm="FedGLB-Auto", choice="thompson scale=2.0",
     )  # fmt: skip
     return msgspec.structs.replace(given, **more)
 
@@ -99,6 +99,7 @@ def test_the_page_is_whole_without_a_script_and_loads_nothing_from_elsewhere(ser
     assert "shop-2" in text
     assert "58.5 kB" in text
     assert "<li>proven for some</li>" in text
+    assert "FedGLB-Auto, choice: thompson scale=2.0" in text
     assert "<svg" in text
     loaded = re.findall(r'(?:src|href)="([^"]*)"', text)
     assert all(re.fullmatch(r"/[\w.]+", each) for each in loaded), loaded

@@ -109,6 +109,7 @@ def _show(found: CoordinatorStatus) -> None:
         f"{found.present} of {len(found.members)} clients present; {totals.updates} updates, "
         f"{counted}{totals.rounds:,} rounds, {_size(totals.bytes)} on the wire."
     )
+    say(f"Agreed: {found.algorithm}, which chooses by {found.choice}.")
     for line in _of_schedule(found):
         say(line)
     if found.updating is not None:

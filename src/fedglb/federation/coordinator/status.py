@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from fedglb.algorithms.catalog import in_words
 from fedglb.features.weights import Weight
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.events import (
@@ -137,6 +138,8 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     secure_sums: SumsStatus | None = None
     caveats: tuple[str, ...] = ()  # limits of the proofs: see `Algorithm.caveats`
     weights: tuple[Weight, ...] = ()  # the strongest of the model, where there is a schema
+    algorithm: str = ""  # its name
+    choice: str = ""  # the rule by which arms are chosen, as `init` takes it, and its options
 
     @property
     def present(self) -> int:
@@ -229,6 +232,8 @@ def status_of(
         ),
         caveats=session.agreement.algorithm.caveats(session.agreement.problem, federated=True),
         weights=session.weights(),
+        algorithm=session.agreement.algorithm.name,
+        choice=in_words(session.agreement.algorithm.choice),
     )  # fmt: skip
 
 
