@@ -25,6 +25,7 @@ from fedglb.federation.coordinator.status import (
     CertificateStatus,
     CoordinatorStatus,
     MemberStatus,
+    PrivacyStatus,
     ScheduleStatus,
     Totals,
 )
@@ -272,6 +273,16 @@ def test_on_a_schedule_sample_counts_are_hidden():
     assert "%" not in sections(timed)["members"]
     names = [metric.name for metric in coordinator_metrics(timed) if metric.samples]
     assert not [name for name in names if "samples" in name]
+
+
+def test_a_budget_is_spent_only_when_nothing_is_left_of_it():
+    private = PrivacyStatus(
+        1.0, 1e-6, "zero-out", 1, "silo", 1.1, 0.9999997, 25, 30, 1, (), ()
+    )  # fmt: skip
+    spent = sections(picture(privacy=private))["totals"]
+    assert '<b id="total-epsilon">0.9999997</b><span>of ε = 1 spent</span>' in spent
+    private = msgspec.structs.replace(private, spent=1.0 - 1e-13, releases=30)
+    assert '<b id="total-epsilon">1</b>' in sections(picture(privacy=private))["totals"]
 
 
 # -- who may see it --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.status import CoordinatorStatus
+from fedglb.privacy import spent_text
 from fedglb.service.figures import bars, over_time
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.listening import Listen
@@ -194,8 +195,8 @@ def _tiles(status: CoordinatorStatus) -> list[tuple[str, str, str]]:
 def _progress(status: CoordinatorStatus) -> tuple[str, str, str]:
     """Return the tile of samples or, on a schedule, which hides them, of budget or updates."""
     if status.privacy is not None:
-        of = f"of ε = {status.privacy.epsilon:g} spent"
-        return "epsilon", f"{status.privacy.spent:.3g}", of
+        spent, epsilon = status.privacy.spent, status.privacy.epsilon
+        return "epsilon", spent_text(spent, epsilon), f"of ε = {epsilon:g} spent"
     if status.schedule is not None:
         return "schedule", f"{status.schedule.done}", f"of {status.schedule.updates} updates done"
     return "samples", commas(status.totals.samples), "samples in the model"

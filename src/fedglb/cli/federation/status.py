@@ -13,6 +13,7 @@ from fedglb.cli.common import CoordinatorFolder, Json, StateFile, console, in_wo
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
+from fedglb.privacy import spent_text
 
 if TYPE_CHECKING:
     from fedglb.federation.coordinator.status import (
@@ -142,7 +143,8 @@ def _of_schedule(found: CoordinatorStatus) -> list[str]:
 
 def _spent(privacy: PrivacyStatus) -> str:
     return (
-        f"ε spent {privacy.spent:.4f} of {privacy.epsilon:.4f} in {privacy.releases} of "
+        f"ε spent {spent_text(privacy.spent, privacy.epsilon)} of {privacy.epsilon:g} in "
+        f"{privacy.releases} of "
         f"{privacy.updates} updates"
     )
 
