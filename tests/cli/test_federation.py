@@ -98,6 +98,13 @@ def test_every_preset_that_is_offered_can_be_had(tmp_path, preset):
     assert out.returncode == 0, out.stderr
 
 
+def test_counts_need_no_noise(tmp_path):
+    out = federation("init", tmp_path / "new", *INIT, "--link", "poisson")
+    assert out.returncode == 0, out.stderr
+    problem = Bundle.read(tmp_path / "new" / "coordinator").agreement.problem
+    assert (type(problem.link), problem.noise) == (fg.Poisson, None)
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_every_choice_rule_that_is_offered_can_be_had(tmp_path, rule):
     given = rule + ":0.2" * (rule == "epsilon-greedy")
@@ -159,6 +166,10 @@ SECURE = [*SCHEDULE, "--secure-sums", "--clients", "shop-1,shop-2,shop-3,shop-4,
         (["init", "new", *INIT, "--name", "x y"], "--name = 'x y'"),
         (["init", "new", *INIT, "--clients", "a,a"], "--clients = 'a'"),
         (["init", "new", *INIT, "--link", "logit"], "did you mean logistic"),
+        (
+            ["init", "new", *INIT, "--link", "poisson", "--algorithm", "fedglb-ucb"],
+            "--noise = None",
+        ),
         (["init", "new", *INIT, "--port", "0"], "--port = 0"),
         (["init", "new", *INIT, "--days", "0"], "--days = 0"),
         (["init", "new", *INIT, "--host", "a b"], "--host = 'a b'"),

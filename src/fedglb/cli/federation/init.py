@@ -77,7 +77,9 @@ def init(
     ] = None,
     link: Annotated[str, _agreed(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _agreed("S, the bound on ‖θ*‖.")] = 1.0,
-    noise: Annotated[float | None, _agreed("R.", "the link's own; poisson has none")] = None,
+    noise: Annotated[
+        float | None, _agreed("R, for radii that need it.", "the link's own; poisson has none")
+    ] = None,
     curvature: Annotated[float | None, _agreed("c_μ.", "the link's infimum on the ball")] = None,
     reward_limit: Annotated[
         float | None, _agreed("Largest |reward|, where the link sets no bound.", "none")
