@@ -39,7 +39,10 @@ CASES = {
     "R < 0": (lambda: fg.Problem(2, noise=-1.0), ["noise = -1.0", "> 0"]),
     "c = 0": (lambda: fg.Problem(2, curvature=0.0), ["curvature = 0.0", "> 0"]),
     "c underflows": (lambda: fg.Problem(2, radius=800.0), ["curvature = None", "underflows"]),
-    "no noise for poisson": (lambda: fg.Problem(2, fg.Poisson()), ["noise = None", "poisson"]),
+    "no noise for poisson": (
+        lambda: fg.n_ucb_glm().setting(fg.Problem(2, fg.Poisson()), 1, None),
+        ["noise = None", "poisson"],
+    ),
     "link not a link": (lambda: fg.Problem(2, "logistic"), ["link = 'logistic'", "fg.Logistic()"]),
     "K = 0": (lambda: fg.Synthetic(P, clients=2, arms=0), ["arms = 0", ">= 1"]),
     "N = 0": (lambda: fg.Synthetic(P, clients=0, arms=2), ["clients = 0", ">= 1"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,7 +29,8 @@ class Problem:
         S, the bound on ‖θ*‖.
     noise
         R, the sub-Gaussian parameter of the rewards; None: the link's own (1/2 for logistic and
-        probit, 1 for identity). Required for the Poisson link, which has none.
+        probit, 1 for identity). The Poisson link has none: algorithms whose radii need R refuse a
+        Poisson problem without `noise`; `fedglb_auto`, `fedglb_mix` and `fedglb_private` do not.
     curvature
         c_μ; None: the infimum of μ′ on [−S, S], which the proofs need. The infimum gets tiny
         for large S (logistic, S = 10: 4.5e-5), and every proven radius grows with 1/c_μ. A
@@ -40,8 +42,8 @@ class Problem:
     Raises
     ------
     InvalidInput
-        If a value is outside its range, or None without a default of the link; or if the functions
-        of a custom link are not each other's derivatives.
+        If a value is outside its range; or if the functions of a custom link are not each other's
+        derivatives.
 
     References
     ----------
@@ -78,13 +80,6 @@ class Problem:
             check_link(type(self.link), float(self.radius))
         if self.noise is not None:
             number("noise", self.noise, above=0.0)
-        elif self.link.default_noise is None:
-            raise InvalidInput(
-                "noise",
-                None,
-                f"a finite number > 0: {self.link.name} rewards have no sub-Gaussian parameter, "
-                "so set one, e.g. noise=1.0",
-            )
         if self.curvature is not None:
             number("curvature", self.curvature, above=0.0)
         elif not self.link.c_mu(self.radius) > 0.0:
@@ -102,10 +97,9 @@ class Problem:
 
     @cached_property
     def R(self) -> float:
-        """Sub-Gaussian parameter of the rewards."""
+        """Sub-Gaussian parameter of the rewards; nan: unknown."""
         value = self.link.default_noise if self.noise is None else self.noise
-        assert value is not None  # checked in __post_init__
-        return float(value)
+        return math.nan if value is None else float(value)
 
     @cached_property
     def c_mu(self) -> float:

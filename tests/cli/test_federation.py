@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.cli.federation.init import PRESETS
+from fedglb.algorithms.catalog import CHOICES
+from fedglb.cli.federation.init import PRESETS, RULES
 from fedglb.federation.bundle import Bundle
 from tests.cli.in_process import federation
 from tests.federation.helpers import nats_process
+from tests.federation.helpers.in_process import Serving, opened
+from tests.federation.helpers.nats_federation import PATIENCE, Running
 from tests.federation.helpers.nats_process import free_port
 
 INIT = ["--name", "demo", "--dim", "3", "--threshold", "10"]
@@ -94,6 +98,57 @@ def test_every_preset_that_is_offered_can_be_had(tmp_path, preset):
     assert out.returncode == 0, out.stderr
 
 
+def test_counts_need_no_noise(tmp_path):
+    out = federation("init", tmp_path / "new", *INIT, "--link", "poisson")
+    assert out.returncode == 0, out.stderr
+    problem = Bundle.read(tmp_path / "new" / "coordinator").agreement.problem
+    assert (type(problem.link), problem.noise) == (fg.Poisson, None)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_choice_rule_that_is_offered_can_be_had(tmp_path, rule):
+    given = rule + ":0.2" * (rule == "epsilon-greedy")
+    out = federation("init", tmp_path / "new", *INIT, "--choice", given)
+    assert out.returncode == 0, out.stderr
+    agreement = Bundle.read(tmp_path / "new" / "coordinator").agreement
+    assert type(agreement.algorithm.choice) is CHOICES[rule]
+    assert (
+        f"Agreed: FedGLB-Auto, which chooses by {rule}"
+        in federation("status", tmp_path / "new").stdout
+    )
+
+
+def test_a_federation_that_agreed_on_thompson_sampling(tmp_path):
+    """From `init` to the model of an update: all agents draw, and log how probable it was."""
+    folder, port = tmp_path / "federation", free_port()
+    more = ["--clients", "a,b", "--port", port, "--choice", "thompson:2"]
+    assert federation("init", folder, *INIT, *more).returncode == 0
+    agreed = fg.fedglb_auto(10.0, choice=fg.Thompson(2.0))
+    with (
+        Running(folder, port) as running,
+        Serving(running, tmp_path / "state.db"),
+        opened(running, tmp_path, "a") as a,
+        opened(running, tmp_path, "b") as b,
+    ):
+        for agent in (a, b):
+            assert agent._client.agreement.algorithm == agreed
+            decisions = [agent.choose(np.eye(3)) for _ in range(40)]
+            assert len({d.arm for d in decisions}) == 3
+            assert all(0.0 < d.propensity < 1.0 and d.propensity_error > 0.0 for d in decisions)
+            for decision in decisions:
+                agent.observe(decision.id, float(decision.arm == 0))
+        a.request_update()
+        for agent in (a, b):
+            assert agent.wait_for_model(1, PATIENCE)
+            decisions = [agent.choose(np.eye(3)) for _ in range(40)]
+            assert all(d.model >= 1 and 0.0 < d.propensity <= 1.0 for d in decisions)
+    place = folder / "clients" / "a"
+    with pytest.raises(fg.InvalidInput, match=r"algorithm\.choice"):
+        fg.Agent.open(
+            tmp_path / "c.db", bundle=place, algorithm=fg.fedglb_auto(10.0, choice=fg.Thompson())
+        )
+
+
 SCHEDULE = [
     "init", "new", "--name", "x", "--dim", "3", "--updates", "30", "--first", "1h",
     "--growth", "1.3",
@@ -111,6 +166,10 @@ SECURE = [*SCHEDULE, "--secure-sums", "--clients", "shop-1,shop-2,shop-3,shop-4,
         (["init", "new", *INIT, "--name", "x y"], "--name = 'x y'"),
         (["init", "new", *INIT, "--clients", "a,a"], "--clients = 'a'"),
         (["init", "new", *INIT, "--link", "logit"], "did you mean logistic"),
+        (
+            ["init", "new", *INIT, "--link", "poisson", "--algorithm", "fedglb-ucb"],
+            "--noise = None",
+        ),
         (["init", "new", *INIT, "--port", "0"], "--port = 0"),
         (["init", "new", *INIT, "--days", "0"], "--days = 0"),
         (["init", "new", *INIT, "--host", "a b"], "--host = 'a b'"),
@@ -122,7 +181,7 @@ SECURE = [*SCHEDULE, "--secure-sums", "--clients", "shop-1,shop-2,shop-3,shop-4,
         ([*SCHEDULE, "--epsilon", "0", "--delta", "1e-6"], "--epsilon = 0.0"),
         ([*SCHEDULE, "--epsilon", "-1", "--delta", "1e-6"], "--epsilon = -1.0"),
         ([*SCHEDULE, "--epsilon", "nan", "--delta", "1e-6"], "--epsilon = nan"),
-        ([*SCHEDULE, "--epsilon", "1"], "--epsilon requires --delta"),
+        ([*SCHEDULE, "--epsilon", "1"], "--delta 1e-6 (well below"),
         ([*SCHEDULE, "--epsilon", "1", "--delta", "0"], "--delta = 0.0"),
         ([*SCHEDULE, "--epsilon", "1", "--delta", "1"], "--delta = 1.0"),
         ([*PRIVATE, "--noise-in", "sums"], "--noise-in = 'sums'"),
@@ -139,9 +198,26 @@ SECURE = [*SCHEDULE, "--secure-sums", "--clients", "shop-1,shop-2,shop-3,shop-4,
         ([*PRIVATE, "--algorithm", "fedglb-ucb", "--threshold", "1"], "fedglb-ucb"),
         ([*PRIVATE, "--algorithm", "fedglb-auto"], "fedglb-auto"),
         (["init", "new", *INIT[:4], *PRIVATE[-4:], "--algorithm", "fedglb-auto"], "fedglb_private"),
-        ([*SECURE, "--minimum", "6"], "--minimum = 6"),
+        ([*SECURE, "--minimum", "6"], "--clients with at least 6 names"),
+        ([*SECURE, "--minimum", "6", "--clients", "a,b,c,d,e,f", "--max-clients", "5"], "= 6"),
         ([*SECURE, "--minimum", "2"], "--minimum = 2"),
-        ([*SCHEDULE, "--secure-sums", "--clients", "a,b"], "--minimum = 5"),
+        ([*SCHEDULE, "--secure-sums", "--clients", "a,b"], "--clients with at least 5 names"),
+        (
+            ["init", "new", "--name", "x", "--secure-sums", "--epsilon", "1"],
+            "required, with such values: either --dim (the number of features of an arm) or "
+            "--features, --updates 30, --first 1h, --growth 1.3, --delta 1e-6 (well below 1 / "
+            "number of interactions), --clients with at least 5 names",
+        ),
+        (
+            ["init", "new", *INIT[:4], "--epsilon", "1", "--delta", "1e-6", "--first", "1h"],
+            "values: --updates 30, --growth 1.3\n",
+        ),
+        (["init", "new", *INIT, "--choice", "thomson"], "--choice = 'thomson'"),
+        (["init", "new", *INIT, "--choice", "bank"], "greedy: agents keep no bank"),
+        (["init", "new", *INIT, "--choice", "my.module:rule"], "--choice = 'my.module'"),
+        (["init", "new", *INIT, "--choice", "epsilon-greedy"], "--choice = None: expected a value"),
+        (["init", "new", *INIT, "--choice", "thompson:0"], "--choice = 0.0"),
+        (["init", "new", *INIT, "--choice", "ucb:x"], "--choice = 'ucb:x'"),
         ([*SECURE, "--max-clients", "20", *PRIVATE[-4:]], "--clients = '5 members'"),
         ([*SCHEDULE, "--minimum", "3"], "--minimum requires --secure-sums"),
         ([*SECURE, "--algorithm", "fedglb-auto"], "fedglb-auto"),

@@ -12,8 +12,10 @@ import pytest
 
 from fedglb.federation import sqlite
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.coordinator import board
+from fedglb.federation.coordinator import board, service
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
+from fedglb.federation.errors import Unavailable
+from fedglb.federation.operator import operator
 from fedglb.federation.operator.listing import certificate_ends
 from fedglb.federation.owner_lock import OwnerLock, Taken
 from tests.cli.in_process import agent as agent_command
@@ -63,10 +65,21 @@ def test_running_killed_and_running_again(tmp_path, monkeypatch):
                 "a path without a file"
                 in federation("backup", running.folder, tmp_path / "copy.db").stderr
             )
+            assert [(m["name"], m["joined"] is None) for m in found["members"]] == [
+                ("a", False), ("b", True),
+            ]  # fmt: skip
+            operator.add(running.folder, ["c"])  # while it runs
+
+            def lists_c() -> bool:
+                return "c" in {m["name"] for m in until_present(running.folder, {"a"})["members"]}
+
+            eventually(lists_c, "c is listed")
+            operator.revoke(running.folder, ["c"])
+            eventually(lambda: not lists_c(), "c is not listed")
             code, out, _ = status(running.folder / "coordinator")  # this folder will do, too
             assert code == 0
             assert "the coordinator started at" in out
-            assert "1 of 1 clients present; 1 updates, 1 samples in the model" in out
+            assert "1 of 2 clients present; 1 updates, 1 samples in the model" in out
             socket = board.place_of(state)
             assert stat.S_IMODE(socket.stat().st_mode) == 0o600
             head.process.send_signal(signal.SIGKILL)
@@ -76,7 +89,7 @@ def test_running_killed_and_running_again(tmp_path, monkeypatch):
             assert code == 1
             assert "the coordinator does not run" in out
             assert "ALARM stopped" in out
-            assert "0 of 1 clients present; 1 updates, 1 samples in the model" in out
+            assert "0 of 2 clients present; 1 updates, 1 samples in the model" in out
             with coordinator(running, state) as again:
                 found = until_present(running.folder, {"a"})
                 assert found["totals"]["updates"] == 1
@@ -120,7 +133,8 @@ def test_one_that_never_ran(folder):
     before = sorted(folder.rglob("*"))
     code, out, _ = status(folder)
     assert code == 1
-    assert "0 of 0 clients present; 0 updates" in out
+    assert "0 of 1 clients present; 0 updates" in out
+    assert "shop-1  no    never " in out
     assert "ALARM certificate: shop-1's certificate expires on" in out
     assert "Note: " in out  # of fedglb_auto, that its index is not proven
     assert sorted(folder.rglob("*")) == before
@@ -158,11 +172,30 @@ def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(tmp_path):
     state = running.folder / "coordinator" / "state.db"
     store = CoordinatorStore(state, running.coordinator_bundle.agreement)
     try:
+        code, _, err = status(running.folder)  # it has no socket yet
+        assert (code, "the coordinator is starting" in err) == (1, True)
+        board.place_of(state).touch()
         code, _, err = status(running.folder)
+        assert (code, "the coordinator does not respond" in err) == (1, True)
     finally:
         store.close()
-    assert code == 1
-    assert "the coordinator does not respond" in err
+
+
+def test_one_that_starts_after_one_that_was_killed(tmp_path, monkeypatch):
+    """The dead one's socket is gone before kernels are compiled."""
+    running = nats_federation(tmp_path, ["a"], table(4, 3))
+    state = running.folder / "coordinator" / "state.db"
+    board.place_of(state).touch()
+    said = []
+
+    def starting(*_, **__):
+        said.append(status(running.folder))
+        raise Unavailable("no more")
+
+    monkeypatch.setattr(service, "Service", starting)
+    federation("coordinator", running.folder / "coordinator")
+    [(code, _, err)] = said
+    assert (code, "the coordinator is starting" in err) == (1, True)
 
 
 def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):

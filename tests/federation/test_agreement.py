@@ -296,3 +296,21 @@ def test_every_agreement_can_be_rehearsed(agreement):
     before = agreement.facts()
     preload(agreement)
     assert agreement.facts() == before
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"choice": "os:mkdir"},
+        {"choice": {"name": "os:mkdir", "path": "made"}},
+        {"choice": {"name": "epsilon-greedy", "epsilon": 0.1, "rule": {"name": "os:mkdir"}}},
+        {"solver": {"name": "os:mkdir", "path": "made"}},
+        {"confidence": {"name": "os:mkdir", "path": "made"}},
+    ],
+)
+def test_a_file_of_the_operator_runs_no_code_on_members_machines(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    table = AgreementTable(4, ProblemTable(3), {"name": "fedglb-private", "updates": 2, **given})
+    with pytest.raises(InvalidInput, match=r"^algorithm\.(\w|\.)* = 'os:mkdir': .*name no code"):
+        table.build()
+    assert list(tmp_path.iterdir()) == []

@@ -108,3 +108,15 @@ def test_the_text():
     assert "10 of 30 releases" in lines[1]
     assert all(len(line) < 200 for line in lines)
     assert "plan=" not in repr(stated())
+
+
+def test_what_is_spent_is_the_whole_budget_only_after_the_last_update():
+    """Late updates spend less than a few rounded digits show."""
+    privacy = fg.GaussianMechanism(epsilon=1.0, delta=1e-6)
+    plan = privacy.plan(fg.Problem(dim=3), clients=200, updates=100)
+    said = [state(privacy, plan, releases, simulated=True) for releases in range(101)]
+    texts = [str(each).partition("spent so far: epsilon = ")[2].split()[0] for each in said]
+    assert [text for text in texts if float(text) >= 1.0] == ["1"]
+    assert texts[0] == "0"
+    assert texts[-1] == "1"
+    assert max(len(text) for text in texts) <= len("0.9999998")

@@ -25,6 +25,7 @@ from fedglb.federation.coordinator.status import (
     CertificateStatus,
     CoordinatorStatus,
     MemberStatus,
+    PrivacyStatus,
     ScheduleStatus,
     Totals,
 )
@@ -57,7 +58,7 @@ def picture(clients: int = 3, **more: object) -> CoordinatorStatus:
         Totals(2, 4, 30, 20, 10, 300, 44, 58_512), members, updates,
         (EventStatus(now, "rejected", EVIL, "shop-1"),), {"rejected": 1},
         (Alarm("rejected", EVIL, now, "shop-1"),), (CertificateStatus("shop-1", now + 1e6),),
-        caveats=("proven for some",),
+        caveats=("proven for some",), algorithm="FedGLB-Auto", choice="thompson scale=2.0",
     )  # fmt: skip
     return msgspec.structs.replace(given, **more)
 
@@ -99,6 +100,7 @@ def test_the_page_is_whole_without_a_script_and_loads_nothing_from_elsewhere(ser
     assert "shop-2" in text
     assert "58.5 kB" in text
     assert "<li>proven for some</li>" in text
+    assert "FedGLB-Auto, choice: thompson scale=2.0" in text
     assert "<svg" in text
     loaded = re.findall(r'(?:src|href)="([^"]*)"', text)
     assert all(re.fullmatch(r"/[\w.]+", each) for each in loaded), loaded
@@ -253,12 +255,34 @@ def test_many_clients_make_a_page_of_a_bounded_size():
 
 
 def test_on_a_schedule_sample_counts_are_hidden():
-    plain = picture(clients=5)
-    timed = msgspec.structs.replace(plain, schedule=ScheduleStatus(20, 3, 0.0, 60.0, None))
+    plain, replaced = picture(clients=5), msgspec.structs.replace
+    timed = replaced(
+        plain,
+        schedule=ScheduleStatus(20, 3, 0.0, 60.0, None),
+        totals=replaced(plain.totals, samples=None),
+        members=tuple(replaced(m, samples=None, share=None) for m in plain.members),
+        updates=tuple(replaced(u, samples=None) for u in plain.updates),
+    )
     for figure in ("updates-figure", "samples-figure"):
         assert "<svg" in sections(plain)[figure]
         assert "Sample counts are hidden" in sections(timed)[figure]
     assert "of 20 updates done" in sections(timed)["totals"]
+    assert sections(timed)["members"].count('samples">unknown<') == 5
+    assert sections(timed)["updates"].count('samples">unknown<') == 2
+    assert ": 3 clients, 2 rounds" in sections(timed)["duration-figure"]
+    assert "%" not in sections(timed)["members"]
+    names = [metric.name for metric in coordinator_metrics(timed) if metric.samples]
+    assert not [name for name in names if "samples" in name]
+
+
+def test_a_budget_is_spent_only_when_nothing_is_left_of_it():
+    private = PrivacyStatus(
+        1.0, 1e-6, "zero-out", 1, "silo", 1.1, 0.9999997, 25, 30, 1, (), ()
+    )  # fmt: skip
+    spent = sections(picture(privacy=private))["totals"]
+    assert '<b id="total-epsilon">0.9999997</b><span>of ε = 1 spent</span>' in spent
+    private = msgspec.structs.replace(private, spent=1.0 - 1e-13, releases=30)
+    assert '<b id="total-epsilon">1</b>' in sections(picture(privacy=private))["totals"]
 
 
 # -- who may see it --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 from fedglb.errors import InvalidInput, instance, integer, number, under
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
+from fedglb.parts.confidence.base import check_noise
 from fedglb.parts.effects import SHARE
 from fedglb.parts.global_update import GlobalUpdate, OneExchange
 from fedglb.parts.local_update import Calibrated, LocalUpdate
@@ -238,6 +239,8 @@ class Algorithm:
         if smallest < SMALLEST_RIDGE:
             why = f"A starts from {smallest:g}·I, and below {SMALLEST_RIDGE:g} its inverse is lost"
             raise InvalidInput("ridge", self.ridge, f"a larger ridge: {why} in rounding errors")
+        numbers = *self.confidence.constants(setting), self.local_update.dispersion(setting)
+        check_noise(problem, *numbers)
         radius = self.confidence.radius(setting, self.local_update.begin(setting))
         if not math.isfinite(radius):
             allowed = "a larger curvature: the radius is too large for a double"

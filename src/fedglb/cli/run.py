@@ -41,7 +41,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "link": ("logistic", f"The link of the rewards: {', '.join(LINKS)}."),
     "dim": (10, "d, the features of an arm."),
     "radius": (1.0, "S, the bound on ‖θ*‖."),
-    "noise": (None, "R; by default the link's own; required for Poisson."),
+    "noise": (None, "R; by default the link's own; Poisson has none, and some radii need one."),
     "curvature": (None, "c_μ; by default the link's infimum on the ball."),
     "clients": (20, "N."),
     "arms": (25, "K, the arms per step."),

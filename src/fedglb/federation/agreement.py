@@ -14,6 +14,7 @@ import numpy as np
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import build
+from fedglb.algorithms.own import is_own
 from fedglb.errors import InvalidInput, instance, integer, number, one_of, under
 from fedglb.features import Features
 from fedglb.federation.names import one_line
@@ -58,6 +59,7 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         given = dict(self.algorithm)
         with under("algorithm"):
             preset = one_of("name", given.pop("name", None), ALGORITHMS)
+            _check_names(given)
             algorithm = build(preset, given)
             if "solver" not in given and isinstance(algorithm.solver, AGD):
                 # Newton needs the fewest rounds, and rounds are the cost of a network
@@ -290,6 +292,16 @@ class Agreement:
     def differences(self, facts: Mapping[str, str]) -> list[str]:
         """Return the differences that `compare` finds, as text."""
         return [str(difference) for difference in self.compare(facts)]
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    """Raise for a `module:function` path: the operator's file would run code of a member's."""
+    for key, value in given.items():
+        with under(key):
+            if isinstance(value, Mapping):
+                _check_names(value)
+            elif is_own(value):
+                raise InvalidInput((), value, "a name that fedglb has: agreements name no code")
 
 
 def _facts(part: Any, name: str) -> dict[str, str]:

@@ -211,7 +211,8 @@ class Bundle:
             raise self._broken(name, error.strerror or str(error)) from None
 
     def _broken(self, name: str, why: str) -> InvalidInput:
-        allowed = f"a member's folder with a valid {name} ({why}): {_AGAIN}"
+        how = _ADD_KEY if name == KEY else ""
+        allowed = f"a member's folder with a valid {name} ({why}): {_AGAIN}{how}"
         return InvalidInput("bundle", str(self.folder), allowed)
 
 

@@ -161,6 +161,7 @@ class Connection:
 
     async def _connected(self) -> tuple[Nats, dict[str, Subscription]]:
         """Return a new connection and its subscriptions."""
+        options = self._bundle.connection()  # `InvalidInput` for an unusable folder
         connection, errors = Nats(), []
         subscriptions: dict[str, Subscription] = {}
 
@@ -176,7 +177,7 @@ class Connection:
             # handshake that failed.
             async with asyncio.timeout(_TIMEOUT):
                 await connection.connect(
-                    **self._bundle.connection(),
+                    **options,
                     name=self._bundle.client,
                     inbox_prefix=f"_INBOX.{self._bundle.client}",
                     allow_reconnect=False,

@@ -12,7 +12,7 @@ class Unavailable(RuntimeError):
 
 
 class Superseded(Unavailable):
-    """The coordinator stops because another one of the same federation runs."""
+    """The coordinator stops because another one of the same federation, or with its file, runs."""
 
 
 class UnknownDecision(KeyError):

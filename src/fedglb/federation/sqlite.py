@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.errors import Unavailable
+from fedglb.federation.errors import Superseded, Unavailable
 from fedglb.federation.owner_lock import OwnerLock, Taken, check_free
 from fedglb.io.atomic import UNFINISHED, sync_folder
 
@@ -76,6 +76,10 @@ class _Open(NamedTuple):
 _open: dict[int, _Open] = {}
 
 
+class _Locked(Taken):
+    """Another program has SQLite's lock: it owns nothing, and will release it."""
+
+
 def _keep_open() -> None:
     """In a forked child: never close its parent's files.
 
@@ -123,9 +127,9 @@ def connect(
     """Open or create a file; no other process can open it until it is closed.
 
     `schema` has the statements that create its tables, separated by semicolons; `version` is the
-    schema's. Raises `Unavailable` if the file is still open elsewhere after `wait` seconds, or this
-    process may not open another file; `InvalidInput` for an unusable file. Close the connection
-    with `close`.
+    schema's. Raises `Unavailable` if the file is still open elsewhere after `wait` seconds
+    (`Superseded` if a coordinator has it), or this process may not open another file;
+    `InvalidInput` for an unusable file. Close the connection with `close`.
     """
     until = time.monotonic() + wait
     while True:
@@ -134,7 +138,8 @@ def connect(
         except Taken as taken:
             if time.monotonic() >= until:
                 who = f" {taken}" if str(taken) else ""
-                raise Unavailable(
+                owned = kind == "coordinator" and not isinstance(taken, _Locked)
+                raise (Superseded if owned else Unavailable)(
                     f"{path} is already open{who}, and one process at a time can use it: "
                     f"{_KINDS[kind].if_open}"
                 ) from None
@@ -195,7 +200,7 @@ def _prepare(
     except sqlite3.Error as error:
         _check_descriptors(path)
         if "locked" in str(error):  # by another program, with SQLite's lock only
-            raise Taken from None
+            raise _Locked from None
         allowed = f"a file that {facts.owner} can use ({error}): {remedy(kind, error)}"
         raise InvalidInput("path", str(path), allowed) from None
 

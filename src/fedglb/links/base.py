@@ -58,7 +58,7 @@ class Link(ABC):
     support
         Smallest and largest reward.
     default_noise
-        Sub-Gaussian parameter R of the rewards, or None where the caller must give one.
+        Sub-Gaussian parameter R of the rewards; None: algorithms that need it ask the caller.
     sub_gaussian
         Whether the rewards have such a parameter at all. False: nothing is proven, whatever
         `noise` is given.

@@ -85,8 +85,8 @@ class Poisson(Link):
 
     Any reward ≥ 0 is accepted.
 
-    A Poisson variable is not sub-Gaussian. So `Problem` requires a `noise`, and no coverage
-    is claimed.
+    A Poisson variable is not sub-Gaussian: no coverage is claimed, and algorithms whose radii need
+    R require a `noise` of `Problem`.
 
     References
     ----------

@@ -10,6 +10,22 @@ from fedglb.privacy.gaussian import GaussianMechanism, NoisePlace, NoisePlan
 from fedglb.privacy.sensitivity import Neighbours
 
 
+def spent_text(spent: float, epsilon: float) -> str:
+    """Return the ε spent of a budget, rounded, but less than the budget while some is left.
+
+    Late updates spend little. What is left after the last one is rounding.
+
+    Examples
+    --------
+    >>> spent_text(0.42371, 1.0), spent_text(0.99999978, 1.0), spent_text(1.0 - 1e-13, 1.0)
+    ('0.424', '0.9999998', '1')
+    """
+    if spent >= epsilon * (1.0 - 1e-9):
+        return f"{epsilon:g}"
+    texts = (f"{spent:.{digits}g}" for digits in range(3, 18))
+    return next(text for text in texts if float(text) < epsilon)
+
+
 @dataclass(frozen=True)
 class PrivacyStatement:
     """The privacy of a run: the promise, the protected parties, the assumptions.
@@ -108,7 +124,7 @@ class PrivacyStatement:
         several = f", {self.contributions} interactions per user" if self.contributions > 1 else ""
         lines = [
             f"epsilon = {self.epsilon:g}, delta = {self.delta:g} ({self.neighbours} neighbours"
-            f"{several}); spent so far: epsilon = {self.spent():.3g}",
+            f"{several}); spent so far: epsilon = {spent_text(self.spent(), self.epsilon)}",
             f"{self.releases} of {self.updates} releases; mu = {self.mu:.4g}, by zCDP epsilon = "
             f"{self.zcdp_epsilon:.3g}",
             f"noise in a release ({self.noise}): {self.vector_noise:.3g} in v, "

@@ -15,11 +15,20 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.status import CoordinatorStatus
+from fedglb.privacy import spent_text
 from fedglb.service.figures import bars, over_time
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.listening import Listen
 from fedglb.service.metrics import Metrics, coordinator_metrics
-from fedglb.service.pages import TEMPLATES, clock, duration, security_headers, size, static_file
+from fedglb.service.pages import (
+    TEMPLATES,
+    clock,
+    commas,
+    duration,
+    security_headers,
+    size,
+    static_file,
+)
 from fedglb.service.problem import Refused
 from fedglb.service.server import serve_in_thread
 
@@ -138,9 +147,8 @@ def sections(status: CoordinatorStatus) -> dict[str, str]:
     """
     macros: Any = TEMPLATES.get_template("parts.html").module
     counted = status.schedule is None
-    model = over_time(
-        status.updates, lambda u: u.samples, "{:,.0f}".format, "Samples in the model over time", 190
-    )
+    label = "Samples in the model over time"
+    model = over_time(status.updates, lambda u: u.samples or 0, "{:,.0f}".format, label, 190)
     seconds = over_time(status.updates, lambda u: u.seconds, duration, "Duration of updates", 110)
     ends = {each.name: each.ends for each in status.certificates}
     parts = {
@@ -187,8 +195,8 @@ def _tiles(status: CoordinatorStatus) -> list[tuple[str, str, str]]:
 def _progress(status: CoordinatorStatus) -> tuple[str, str, str]:
     """Return the tile of samples or, on a schedule, which hides them, of budget or updates."""
     if status.privacy is not None:
-        of = f"of ε = {status.privacy.epsilon:g} spent"
-        return "epsilon", f"{status.privacy.spent:.3g}", of
+        spent, epsilon = status.privacy.spent, status.privacy.epsilon
+        return "epsilon", spent_text(spent, epsilon), f"of ε = {epsilon:g} spent"
     if status.schedule is not None:
         return "schedule", f"{status.schedule.done}", f"of {status.schedule.updates} updates done"
-    return "samples", f"{status.totals.samples:,}", "samples in the model"
+    return "samples", commas(status.totals.samples), "samples in the model"

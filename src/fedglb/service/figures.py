@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedglb.federation.agent.activity import Activity, Period
 from fedglb.federation.coordinator.events import UpdateStatus
@@ -128,11 +128,12 @@ class Bar:
 
 def bars(members: Sequence[MemberStatus]) -> list[Bar]:
     """Return the clients with the most samples in the model, and the rest as one row."""
-    ranked = sorted((m for m in members if m.samples), key=lambda m: (-m.samples, m.name))
+    every = [Bar(m.name, m.samples, m.share or 0.0, None) for m in members if m.samples]
+    ranked = sorted(every, key=lambda bar: (-bar.samples, bar.name))
     shown = ranked if len(ranked) <= _MAX_BARS else ranked[: _MAX_BARS - 1]
-    out = [Bar(m.name, m.samples, m.share, m.samples / ranked[0].samples) for m in shown]
+    out = [replace(bar, length=bar.samples / ranked[0].samples) for bar in shown]
     if others := ranked[len(shown) :]:
-        total, share = sum(m.samples for m in others), sum(m.share for m in others)
+        total, share = sum(bar.samples for bar in others), sum(bar.share for bar in others)
         out.append(Bar(f"{len(others)} others", total, share, None))
     return out
 

@@ -117,11 +117,12 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
         "connected": ("Whether it is connected to the NATS server.", status.connected),
         "updating": ("Whether an update is in progress.", status.updating is not None),
         "model": ("The number of the update that produced the newest model.", status.model),
-        "samples": ("Samples that the model covers.", status.totals.samples),
-        "members": ("Clients ever admitted.", len(status.members)),
+        "members": ("Clients that were admitted or added.", len(status.members)),
         "members_present": ("Clients present.", status.present),
         "started_timestamp_seconds": ("When it started.", status.started or 0.0),
     }
+    if status.totals.samples is not None:
+        gauges["samples"] = ("Samples that the model covers.", status.totals.samples)
     if status.updates:
         last = status.updates[-1]
         gauges |= {
@@ -150,7 +151,7 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
     yield _gauges("alarms", "Current alarms, by kind.", "kind", alarms)
     present = {member.name: member.present for member in status.members}
     yield _gauges("client_present", "Whether a client is present.", "client", present)
-    samples = {member.name: member.samples for member in status.members}
+    samples = {m.name: m.samples for m in status.members if m.samples is not None}
     yield _gauges("client_samples", "A client's samples in the model.", "client", samples)
     ends = {certificate.name: certificate.ends for certificate in status.certificates}
     name = "certificate_end_timestamp_seconds"

@@ -52,6 +52,20 @@ def duration(seconds: float) -> str:
     return f"{1e3 * seconds:.0f} ms" if seconds < 1.0 else f"{seconds:,.1f} s"
 
 
+def commas(value: int | None) -> str:
+    """Return a number.
+
+    >>> commas(58_512), commas(None)
+    ('58,512', 'unknown')
+    """
+    return "unknown" if value is None else f"{value:,}"
+
+
+def percent(value: float | None) -> str:
+    """Return a share; nothing, if it is unknown."""
+    return "" if value is None else f"{value:.1%}"
+
+
 def field(value: object) -> str:
     """Return a field of a status."""
     if isinstance(value, bool):
@@ -72,8 +86,8 @@ TEMPLATES = Environment(
 )
 TEMPLATES.filters |= {
     "clock": clock, "day": day, "size": size, "duration": duration, "field": field,
-    "pretty": partial(json.dumps, indent=1, ensure_ascii=False), "commas": "{:,}".format,
-    "percent": "{:.1%}".format, "short": "{:.3g}".format,
+    "pretty": partial(json.dumps, indent=1, ensure_ascii=False), "commas": commas,
+    "percent": percent, "short": "{:.3g}".format,
 }  # fmt: skip
 
 

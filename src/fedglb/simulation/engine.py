@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -111,7 +112,7 @@ class Engine(ABC):
             "link": problem.link.name,
             "dim": problem.dim,
             "radius": problem.S,
-            "noise": problem.R,
+            "noise": None if math.isnan(problem.R) else problem.R,
             "curvature": problem.c_mu,
             "clients": self.env.clients,
             "arms": self.env.arms,

@@ -10,7 +10,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import connection
-from fedglb.federation.operator import operator
+from fedglb.federation.operator import operator, renewal
 from fedglb.federation.operator.authority import Authority
 from tests.federation.helpers.in_process import Serving, opened
 from tests.federation.helpers.nats_federation import eventually, federation
@@ -69,6 +69,45 @@ def test_a_revoked_agent_says_so_once_and_comes_back_when_it_is_added_again(
             for name in ("key.pem", "cert.pem"):  # one after the other, as scp does it
                 shutil.copy(running.folder / "clients" / "a" / name, tmp_path / "a" / name)
             eventually(lambda: agent.status.admitted, "admission")
+            assert agent.status.refused is None
+
+
+def test_the_key_of_another_member(tmp_path, attempts):
+    """An agent does not start with it; one that runs says what is wrong, until it is mended."""
+    with federation(tmp_path, ["a", "b"]) as running:
+        own, other = (running.folder / "clients" / name / "key.pem" for name in "ab")
+        right = own.read_bytes()
+        with opened(running, tmp_path, "a") as agent:
+            eventually(lambda: agent.status.connected, "a connection")
+            shutil.copy(other, own)
+            running.stop()
+            running.start()
+            eventually(lambda: agent.status.refused, "a refusal")
+            said = agent.status.refused
+            assert f"bundle = {str(own.parent)!r}" in said
+            assert "key.pem (not the key of cert.pem): copy the whole folder" in said
+            with pytest.raises(fg.InvalidInput, match="not the key of") as refused:
+                opened(running, tmp_path, "a", file="new.db").__enter__()
+            assert str(refused.value) == said
+            assert not (tmp_path / "new.db").exists()
+            own.write_bytes(right)
+            eventually(lambda: agent.status.connected, "a connection")
+            eventually(lambda: agent.status.refused is None, "no refusal")  # no coordinator runs
+
+
+def test_a_renewed_certificate_ends_the_refusal_also_without_a_coordinator(tmp_path):
+    with federation(tmp_path, ["a"]) as running:
+        authority = Authority.read(running.folder / "authority")
+        expired = authority.issue("fedglb://demo/a/1", days=-0.01)
+        running.bundle("a").renew(authority.pem, expired)
+        with opened(running, tmp_path, "a") as agent:
+            eventually(lambda: "expired" in (agent.status.refused or ""), "a refusal")
+            renewal.renew(running.folder, ["a"])
+            eventually(lambda: agent.status.connected, "a connection")
+            eventually(lambda: agent.status.refused is None, "no refusal")
+            assert not agent.status.admitted
+            with Serving(running, tmp_path / "state.db"):
+                eventually(lambda: agent.status.admitted, "admission")
             assert agent.status.refused is None
 
 

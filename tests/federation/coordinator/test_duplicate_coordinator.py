@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import socket
+import sqlite3
 import subprocess
 import sys
 
 import msgspec
 import pytest
 
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.coordinator import store
 from fedglb.federation.coordinator.duplicate_coordinator import Announcement
+from fedglb.federation.coordinator.store import CoordinatorStore
+from fedglb.federation.errors import Superseded, Unavailable
 from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.in_process import Serving, opened
-from tests.federation.helpers.nats_federation import PATIENCE
+from tests.federation.helpers.nats_federation import PATIENCE, federation
 
 SUPERSEDED = 3
 
@@ -39,6 +47,36 @@ def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(shared, tmp_
         agent.request_update()
         assert agent.wait_for_model(1, PATIENCE)  # the first goes on
         assert not first.texts("rejected")
+
+
+def test_a_second_one_with_the_same_file_and_page_has_that_code_too(tmp_path):
+    """As the printed unit starts it: with another code it would be started again for ever."""
+    folder = federation(tmp_path).folder / COORDINATOR
+    with socket.create_server(("127.0.0.1", 0)) as page:
+        command = [
+            sys.executable, "-m", "fedglb.cli", "federation", "coordinator", str(folder),
+            "--http", f"127.0.0.1:{page.getsockname()[1]}",
+        ]  # fmt: skip
+        with contextlib.closing(
+            CoordinatorStore(folder / "state.db", Bundle.read(folder).agreement)
+        ):
+            second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert second.returncode == SUPERSEDED, second.stderr
+    assert f"is already open by process {os.getpid()}" in " ".join(second.stderr.split())
+    assert second.stdout == ""  # it has not started
+
+
+def test_a_program_that_looks_into_the_file_is_no_coordinator(tmp_path, monkeypatch):
+    """It will go away: the next start helps."""
+    monkeypatch.setattr(store, "_READER", 0.0)
+    agreement = federation(tmp_path).coordinator_bundle.agreement
+    path = tmp_path / "state.db"
+    CoordinatorStore(path, agreement).close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Unavailable) as refused:
+            CoordinatorStore(path, agreement)
+    assert not isinstance(refused.value, Superseded)
 
 
 def test_one_that_slept_while_another_took_its_place_stops():

@@ -7,6 +7,7 @@ import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,8 +20,15 @@ from fedglb.federation.coordinator.events import (
     History,
     alarms_of,
 )
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
+from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of, stored_status
-from fedglb.federation.coordinator.store import Traffic, UpdateFinished
+from fedglb.federation.coordinator.store import (
+    CoordinatorStore,
+    MemberRecord,
+    Traffic,
+    UpdateFinished,
+)
 from fedglb.federation.errors import Unavailable
 from fedglb.parts.confidence.base import ALL_CLIENTS, INDEPENDENT, ONE_ORDER
 from fedglb.protocol.messages import Derivatives
@@ -159,6 +167,33 @@ def test_of_one_that_never_ran_there_is_nothing_and_no_file_is_made(tmp_path):
     found = stored_status(FakeBundle(agreed()), tmp_path / "state.db", {})
     assert (found.members, found.updates, found.totals.updates) == ((), (), 0)
     assert not (tmp_path / "state.db").exists()
+
+
+def test_on_a_schedule_numbers_of_samples_are_unknown(tmp_path):
+    agreement = agreed(algorithm=fg.fedglb_private(8, first=60.0, growth=2.0))
+    store = CoordinatorStore(tmp_path / "state.db", agreement)
+    store.write_member("a", MemberRecord("one", True, 1))
+    session = CoordinatorSession(agreement, store, CoordinatorPolicy(), print)
+    store.write_state(session.coordinator.to_arrays(), Traffic(), {}, update(1, NOW))
+    store.close()
+    found = stored_status(FakeBundle(agreement), tmp_path / "state.db", {})
+    assert [(m.name, m.samples, m.share) for m in found.members] == [("a", None, None)]
+    assert [(u.number, u.samples) for u in found.updates] == [(1, None)]
+    assert found.totals.samples is None
+
+
+def test_who_was_added_and_never_came_is_listed(running):
+    """As the operator's folder or the roster has it; the server is no client."""
+    updated(running)
+    session, ends = running.session, {"d": NOW, "a": NOW, "the server": NOW}
+    roster = SimpleNamespace(names=("a", "e"), digest=b"")
+    for known, names in ((None, "abcd"), (roster, "abcde")):
+        bundle = FakeBundle(running.agreement, roster=known)
+        found = status_of(bundle, session, History(), ends, started=NOW)
+        assert [m.name for m in found.members] == list(names)
+        assert [m.present for m in found.members] == [name in "abc" for name in names]
+        assert (found.members[3].joined, found.members[3].seen) == (None, None)
+        assert found.members[3].samples == 0
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,9 @@ class Coordinating(Obedient):
         threading.Thread(target=listen, daemon=True).start()
         # Long timeouts: no client is excluded while a process starts again.
         policy = CoordinatorPolicy(time_limit=600.0, absent_after=600.0, grace=600.0)
-        service.serve(Bundle.read(bundle), path, policy, lambda e: self.say(event=e.text))
+        found = Bundle.read(bundle)
+        with service.opened(found, path) as store:
+            service.serve(found, store, path, policy, lambda e: self.say(event=e.text))
 
 
 def main(kind: str, line: Connection, log: str, fault: Fault | None, **given: Any) -> None:

@@ -86,7 +86,7 @@ def coordinator(
         from fedglb.federation.bundle import Bundle
         from fedglb.federation.coordinator.board import Board
         from fedglb.federation.coordinator.policy import CoordinatorPolicy
-        from fedglb.federation.coordinator.service import serve
+        from fedglb.federation.coordinator.service import opened, serve
         from fedglb.federation.operator.listing import certificate_ends
     announce_compilation()
     names = {name: f"--{name.replace('_', '-')}" for name in locals()}
@@ -98,16 +98,19 @@ def coordinator(
         found.tls()  # fail now if key and certificate do not match
         place = bundle / "state.db" if state is None else state
         board = Board(lambda: certificate_ends(bundle))
-        print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
+        started = f"coordinator of {found.federation} at {found.server}"
 
         def on_event(event: CoordinatorEvent) -> None:
             print_event(event.kind, event.text, event.facts, as_json)
 
+        page = _page(board, http, token_file, tls_cert, tls_key)
         try:
-            with _page(board, http, token_file, tls_cert, tls_key) as url:
-                if url is not None:
-                    print_event("serving", f"the page is at {url}", {"url": url}, as_json)
-                serve(found, place, policy, on_event, after, board)
+            with opened(found, place) as store:  # before the page: another one may have both
+                print_event("started", started, {}, as_json)
+                with page as url:
+                    if url is not None:
+                        print_event("serving", f"the page is at {url}", {"url": url}, as_json)
+                    serve(found, store, place, policy, on_event, after, board)
         except Superseded as error:
             fail(str(error), _SUPERSEDED)
 
@@ -115,7 +118,7 @@ def coordinator(
 def _page(
     board: Board, http: str | None, token: Path | None, certificate: Path | None, key: Path | None
 ) -> AbstractContextManager[str | None]:
-    """Serve the page inside this block, if `http` is set."""
+    """Return a block inside which the page is served, if `http` is set."""
     if http is None:
         return nullcontext()
     with extra("service", "starlette", "uvicorn", "prometheus_client", "httptools"):

@@ -9,7 +9,8 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from fedglb.algorithms.catalog import SOLVERS
+from fedglb.algorithms.catalog import CHOICES, SOLVERS
+from fedglb.algorithms.catalog import choice as choice_rule
 from fedglb.cli.common import (
     Json,
     Requests,
@@ -19,6 +20,7 @@ from fedglb.cli.common import (
     seconds,
 )
 from fedglb.cli.report_errors import extra, fail, report_errors
+from fedglb.errors import InvalidInput, one_of, relocated
 from fedglb.features import Features
 from fedglb.links import LINKS
 from fedglb.parts.trigger import Clock
@@ -30,6 +32,8 @@ PRESETS = (
     "fedglb-auto", "fedglb-mix", "fedglb-ucb", "fedglb-private", "dislinucb", "n-ucb-glm",
     "n-ons-glm",
 )  # fmt: skip
+#: Choice rules that agents can play by: they keep no bank.
+RULES = tuple(name for name in CHOICES if name != "bank")
 #: Arguments whose option has another name.
 _RENAMED = {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
@@ -73,7 +77,9 @@ def init(
     ] = None,
     link: Annotated[str, _agreed(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _agreed("S, the bound on ‖θ*‖.")] = 1.0,
-    noise: Annotated[float | None, _agreed("R.", "the link's own; poisson has none")] = None,
+    noise: Annotated[
+        float | None, _agreed("R, for radii that need it.", "the link's own; poisson has none")
+    ] = None,
     curvature: Annotated[float | None, _agreed("c_μ.", "the link's infimum on the ball")] = None,
     reward_limit: Annotated[
         float | None, _agreed("Largest |reward|, where the link sets no bound.", "none")
@@ -119,6 +125,14 @@ def init(
             f"{', '.join(SOLVERS)}.", "one exchange with fedglb-auto and fedglb-mix, else newton"
         ),
     ] = None,
+    choice: Annotated[
+        str | None,
+        _agreed(
+            f"How arms are chosen: {', '.join(RULES)}; some take a number, as in sigma:3 or "
+            "epsilon-greedy:0.1. What is proven holds for ucb.",
+            "optimistic-thompson with fedglb-auto, bayes with fedglb-private, else ucb",
+        ),
+    ] = None,
     effects: Annotated[
         int | None,
         _agreed(
@@ -159,7 +173,10 @@ def init(
             "The share of --max-clients that adds honest noise; every sum needs that share.", "0.9"
         ),
     ] = None,
-    minimum: Annotated[int | None, _private("Minimum clients per secure sum.", "5")] = None,
+    minimum: Annotated[
+        int | None,
+        _private("Minimum clients per secure sum. With as many, all must be present.", "5"),
+    ] = None,
     neighbours: Annotated[
         str | None,
         _private(f"The neighbouring data sets: {', '.join(get_args(Neighbours))}.", "zero-out"),
@@ -184,10 +201,25 @@ def init(
         from fedglb.problem_table import ProblemTable
     scheduled = epsilon is not None or updates is not None or secure_sums
     preset = algorithm or ("fedglb-private" if scheduled else "fedglb-auto")
+    names = [part.strip() for part in clients.split(",") if part.strip()]
+    least = (5 if minimum is None else minimum) if secure_sums else None
+    missing = []
+    if (features is None) == (dim is None):
+        missing.append("either --dim (the number of features of an arm) or --features")
+    if preset == "fedglb-private":
+        schedule = {"--updates 30": updates, "--first 1h": first, "--growth 1.3": growth}
+        missing += [example for example, value in schedule.items() if value is None]
+    if epsilon is not None and delta is None:
+        missing.append("--delta 1e-6 (well below 1 / number of interactions)")
+    if least is not None and len(names) < least:
+        missing.append(f"--clients with at least {least} names (or a smaller --minimum)")
+    if missing:
+        fail(f"required, with such values: {', '.join(missing)}", 2)
     given = {
         "threshold": threshold, "clock": clock, "exploration": exploration, "ridge": ridge,
         "solver": solver, "effects": effects, "updates": updates, "growth": growth,
         "first": None if first is None else seconds("--first", first),
+        "choice": None if choice is None else _rule(choice),
         "delta": delta if epsilon is None else None,
         "privacy": _privacy(
             epsilon, delta, secure_sums, noise=noise_in, neighbours=neighbours,
@@ -195,14 +227,10 @@ def init(
         ),
     }  # fmt: skip
     chosen = {key: value for key, value in given.items() if value is not None}
-    if (features is None) == (dim is None):
-        fail("either --dim (the number of features of an arm) or --features is required", 2)
-    names = [part.strip() for part in clients.split(",") if part.strip()]
     if max_clients is None:
         max_clients = max(1, len(names)) if secure_sums else 20
     if minimum is not None and not secure_sums:
         fail("--minimum requires --secure-sums", 2)
-    least = (5 if minimum is None else minimum) if secure_sums else None
     table = AgreementTable(
         max_clients, ProblemTable(dim, link, radius, noise, curvature),
         {"name": preset, **chosen}, reward_limit, minimum=least,
@@ -219,6 +247,18 @@ def init(
     _print_next_steps(folder, names, own_keys, as_json)
 
 
+def _rule(given: str) -> str:
+    """Return a choice rule if agents can play by it."""
+    name = given.partition(":")[0]
+    if name == "bank":
+        allowed = f"one of {', '.join(RULES)}: agents keep no bank"
+        raise InvalidInput("--choice", given, allowed)
+    one_of("--choice", name, RULES)
+    with relocated(lambda _: ("--choice",)):
+        choice_rule(given)
+    return given
+
+
 def _privacy(
     epsilon: float | None, delta: float | None, secure: bool, **more: str | float | None
 ) -> dict[str, Any] | None:
@@ -229,8 +269,6 @@ def _privacy(
             option = "--noise-in" if key == "noise" else f"--{key}"
             fail(f"{option} requires --epsilon", 2)
         return None
-    if delta is None:
-        fail("--epsilon requires --delta, well below 1 / (number of interactions): e.g. 1e-6", 2)
     return {"epsilon": epsilon, "delta": delta, "noise": "sums" if secure else "silo", **given}
 
 
@@ -240,7 +278,8 @@ def _print_next_steps(
     """Print the next steps; `own_keys` has the digests of keys that clients made."""
     from fedglb.federation.bundle import Bundle
 
-    digest = Bundle.read(folder / "coordinator").agreement.roster
+    agreement = Bundle.read(folder / "coordinator").agreement
+    digest, least = agreement.roster, agreement.min_members
     if as_json:
         places = {name: str(folder / "clients" / name) for name in names}
         print_json({
@@ -274,4 +313,12 @@ def _print_next_steps(
     if digest is not None:
         typer.echo(f"Roster: {digest}")
         typer.echo("Before the first start, each agent's owner compares it with the other owners'.")
+        everybody = (
+            ": all of them. While one is away, updates wait (a smaller --minimum or --honest "
+            "allows for that)"
+        )
+        typer.echo(
+            f"Each update needs {least} of the {len(names)} clients present"
+            f"{everybody * (least == len(names))}."
+        )
     typer.echo(f"Keep {quoted('authority')} here and secret: it can create members.")

@@ -13,6 +13,7 @@ from fedglb.cli.common import CoordinatorFolder, Json, StateFile, console, in_wo
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
+from fedglb.privacy import spent_text
 
 if TYPE_CHECKING:
     from fedglb.federation.coordinator.status import (
@@ -71,7 +72,7 @@ def _found(folder: Path, state: Path | None) -> CoordinatorStatus:
     """Return the status: from the running coordinator, or else from its file."""
     with extra():
         from fedglb.federation.bundle import FILE, Bundle
-        from fedglb.federation.coordinator.board import ask
+        from fedglb.federation.coordinator.board import ask, place_of
         from fedglb.federation.coordinator.status import stored_status
         from fedglb.federation.names import COORDINATOR
         from fedglb.federation.operator.listing import certificate_ends
@@ -90,7 +91,9 @@ def _found(folder: Path, state: Path | None) -> CoordinatorStatus:
                 raise InvalidInput("bundle", str(bundle), _ALLOWED)
             return stored_status(found, place, certificate_ends(bundle))
         except Unavailable as error:
-            fail(f"{error}; the coordinator does not respond", 1)
+            if place_of(place).exists():
+                fail(f"{error}; the coordinator does not respond", 1)
+            fail("the coordinator is starting: try again (if that lasts, see its log)", 1)
 
 
 def _show(found: CoordinatorStatus) -> None:
@@ -98,14 +101,16 @@ def _show(found: CoordinatorStatus) -> None:
     if found.running and found.started is not None:
         say(f"Federation {found.federation}: the coordinator started at {_when(found.started)}.")
     else:
-        say(f"Federation {found.federation}: the coordinator does not run. From its file:")
+        runs = "the coordinator does not run, or only just starts"
+        say(f"Federation {found.federation}: {runs}. From its file:")
     totals = found.totals
     # on a schedule samples are sent once, in sums: their number is hidden
-    counted = f"{totals.samples:,} samples in the model, " if found.schedule is None else ""
+    counted = "" if totals.samples is None else f"{totals.samples:,} samples in the model, "
     say(
         f"{found.present} of {len(found.members)} clients present; {totals.updates} updates, "
         f"{counted}{totals.rounds:,} rounds, {_size(totals.bytes)} on the wire."
     )
+    say(f"Agreed: {found.algorithm}, which chooses by {found.choice}.")
     for line in _of_schedule(found):
         say(line)
     if found.updating is not None:
@@ -138,7 +143,8 @@ def _of_schedule(found: CoordinatorStatus) -> list[str]:
 
 def _spent(privacy: PrivacyStatus) -> str:
     return (
-        f"ε spent {privacy.spent:.4f} of {privacy.epsilon:.4f} in {privacy.releases} of "
+        f"ε spent {spent_text(privacy.spent, privacy.epsilon)} of {privacy.epsilon:g} in "
+        f"{privacy.releases} of "
         f"{privacy.updates} updates"
     )
 
@@ -190,8 +196,10 @@ def _members(found: CoordinatorStatus) -> Table:
     for m in found.members:
         end = ends.get(m.name)
         table.add_row(
-            m.name, "yes" if m.present else "no", _day(m.joined), _ago(m.seen, found.time),
-            f"{m.samples:,}", f"{m.share:.1%}", f"{m.left_out}" if m.left_out else "", _day(end),
+            m.name, "yes" if m.present else "no", _day(m.joined) or "never",
+            _ago(m.seen, found.time), _count(m.samples),
+            "" if m.share is None else f"{m.share:.1%}",
+            f"{m.left_out}" if m.left_out else "", _day(end),
         )  # fmt: skip
     return table
 
@@ -205,11 +213,15 @@ def _updates(found: CoordinatorStatus) -> Table:
     table.add_column("left out")
     for u in found.updates[-_UPDATES:]:
         table.add_row(
-            str(u.number), _ago(u.at, found.time), f"{u.clients}", f"{u.samples:,}", f"{u.rounds}",
+            str(u.number), _ago(u.at, found.time), f"{u.clients}", _count(u.samples), f"{u.rounds}",
             f"{1e3 * u.seconds:,.0f}", _size(u.bytes),
             "; ".join(f"{client}: {why}" for client, why in u.left_out.items()),
         )  # fmt: skip
     return table
+
+
+def _count(samples: int | None) -> str:
+    return "unknown" if samples is None else f"{samples:,}"
 
 
 def _when(at: float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:

@@ -944,6 +944,7 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
     found = Bundle.read(Path(folder))
     if found.client == COORDINATOR:
         raise InvalidInput("bundle", str(folder), "a client's bundle; this is the coordinator's")
+    found.tls()  # fail now if key and certificate do not match
     return found
 
 

@@ -106,6 +106,7 @@ class AgentConnection:
             await asyncio.wait([connection])
 
     async def _begin(self) -> None:
+        self._session.refused = None  # the server's reason is past; the coordinator says its own
         await self._send(self._session.hello())
 
     def _refused(self, reason: str) -> None:

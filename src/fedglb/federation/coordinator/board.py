@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _EVERY = 1.0  # seconds between two snapshots
 _LONGEST = 100  # bytes of a path that a socket's address can hold, on every system
 _PATIENCE = 10.0  # seconds to send or to receive a status
-_CERTIFICATES_EVERY = 600.0  # seconds between two reads of the certificates' files
+_CERTIFICATES_EVERY = 10.0  # seconds between two reads of the certificates' files
 
 
 class Board:

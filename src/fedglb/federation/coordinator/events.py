@@ -63,7 +63,7 @@ class UpdateStatus(msgspec.Struct, frozen=True):
     t: int
     asked_by: str | None
     clients: int
-    samples: int
+    samples: int | None  # None: unknown
     rounds: int
     seconds: float
     bytes: int

@@ -11,7 +11,7 @@ import signal
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
-from fedglb.federation.coordinator.board import Board, answering
+from fedglb.federation.coordinator.board import Board, answering, place_of
 from fedglb.federation.coordinator.duplicate_coordinator import Announcement
 from fedglb.federation.coordinator.events import MOST_UPDATES, CoordinatorEvent, History
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
@@ -275,21 +275,35 @@ class Service:
             await self._connection.publish(down(self._bundle.federation, client), payload)
 
 
+@contextlib.contextmanager
+def opened(bundle: Bundle, state: str | Path) -> Iterator[CoordinatorStore]:
+    """Open a coordinator's file inside this block; `Superseded`: another coordinator has it open.
+
+    From now on `fedglb federation status` says that this one starts.
+    """
+    if bundle.client != COORDINATOR:  # before a file is created
+        raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
+    store = CoordinatorStore(state, bundle.agreement)
+    try:
+        place_of(state).unlink(missing_ok=True)  # the socket of a killed one
+        yield store
+    finally:
+        store.close()
+
+
 def serve(
     bundle: Bundle,
+    store: CoordinatorStore,
     state: str | Path,
     policy: CoordinatorPolicy,
     on_event: Callable[[CoordinatorEvent], None],
     after: int = 0,
     board: Board | None = None,
 ) -> None:
-    """Run a coordinator until SIGINT or SIGTERM; `state` is its file.
+    """Run a coordinator until SIGINT or SIGTERM; `state` is its file, `store` has it open.
 
     Its status is served on a socket beside that file, and shown on `board`.
     """
-    if bundle.client != COORDINATOR:  # before a file is created
-        raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
-    store = CoordinatorStore(state, bundle.agreement)
     try:
         with named_damage("coordinator", state):
             service = Service(bundle, store, policy, on_event, after, board)
@@ -302,8 +316,6 @@ def serve(
             text = f"cannot write {state} ({first}): {remedy('coordinator', first)}"
             raise Unavailable(text) from first
         raise first from None
-    finally:
-        store.close()
 
 
 async def _until_signal(service: Service, state: str | Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from fedglb.algorithms.catalog import in_words
 from fedglb.features.weights import Weight
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.events import (
@@ -25,7 +26,7 @@ from fedglb.federation.coordinator.events import (
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
-from fedglb.federation.coordinator.store import CoordinatorStore
+from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.privacy import state
 from fedglb.provenance import release
 
@@ -33,16 +34,20 @@ _MOST_MISSING = 20  # names of clients that an update waits for
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """A client ever admitted; times are Unix times, None if unknown."""
+    """A client that was admitted or added; times are Unix times, None if unknown.
+
+    On a schedule clients do not send their number of samples: it is None, as in `Totals` and
+    `UpdateStatus`.
+    """
 
     name: str
     present: bool
-    joined: float | None
+    joined: float | None  # None: it never came
     seen: float | None  # time of its last message
     software: str
     model: int  # the update of the newest model sent to it
-    samples: int  # covered by the newest model
-    share: float  # of all samples in the newest model
+    samples: int | None  # covered by the newest model
+    share: float | None  # of all samples in the newest model
     left_out: int  # number of the last ten updates
     rewards: RewardStatus | None = None  # its own report, if any
 
@@ -56,7 +61,7 @@ class Totals(msgspec.Struct, frozen=True):
 
     updates: int
     rounds: int
-    samples: int
+    samples: int | None
     messages: int
     transfers: int
     scalars: int
@@ -133,6 +138,8 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     secure_sums: SumsStatus | None = None
     caveats: tuple[str, ...] = ()  # limits of the proofs: see `Algorithm.caveats`
     weights: tuple[Weight, ...] = ()  # the strongest of the model, where there is a schema
+    algorithm: str = ""  # its name
+    choice: str = ""  # the rule by which arms are chosen, as `init` takes it, and its options
 
     @property
     def present(self) -> int:
@@ -168,21 +175,26 @@ def status_of(
     ledger, roster = coordinator.ledger, bundle.roster
     missed = times_left_out(history.updates)
     covered = {str(client): c.samples for client, c in coordinator.covered.items()}
-    samples = sum(covered.values())
+    counted = not session.agreement.times
+    samples = sum(covered.values()) if counted else None
+    never = MemberRecord("", present=False, model=0)
+    # names with a space ("the server") are no clients'
+    added = {name for name in certificates if " " not in name}
+    records = dict.fromkeys(added | set(roster.names if roster else ()), never) | session.records
     members = tuple(
         MemberStatus(
             name=name,
             present=started is not None and name in session.members,
             joined=record.joined,
-            seen=session.last_seen(name, monotonic),
+            seen=None if record is never else session.last_seen(name, monotonic),
             software=record.software,
             model=record.model,
-            samples=covered.get(name, 0),
-            share=covered.get(name, 0) / samples if samples else 0.0,
+            samples=covered.get(name, 0) if counted else None,
+            share=None if samples is None else covered.get(name, 0) / max(1, samples),
             left_out=missed.get(name, 0),
             rewards=session.rewards.of(name),
         )
-        for name, record in sorted(session.records.items())
+        for name, record in sorted(records.items())
     )
     return CoordinatorStatus(
         federation=bundle.federation,
@@ -202,7 +214,9 @@ def status_of(
             ledger.messages, ledger.transfers, ledger.scalars, traffic.messages, traffic.size,
         ),
         members=members,
-        updates=tuple(history.updates),
+        updates=tuple(history.updates) if counted else tuple(
+            msgspec.structs.replace(each, samples=None) for each in history.updates
+        ),
         events=tuple(history.events),
         event_counts=dict(history.counts),
         alarms=alarms_of(
@@ -218,6 +232,8 @@ def status_of(
         ),
         caveats=session.agreement.algorithm.caveats(session.agreement.problem, federated=True),
         weights=session.weights(),
+        algorithm=session.agreement.algorithm.name,
+        choice=in_words(session.agreement.algorithm.choice),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Generic, TypeVar
@@ -214,6 +215,16 @@ class Confidence(ABC, Generic[State]):
         """
         error = self.centre(state) - parameter
         return bool(np.sqrt(error @ state.matrix @ error) <= alpha * (1.0 + 1e-9))
+
+
+def check_noise(problem: Problem, *numbers: float) -> None:
+    """Raise if R is unknown and so is a number that follows from it."""
+    if math.isnan(problem.R) and any(map(math.isnan, numbers)):
+        allowed = (
+            f"a finite number > 0: the radius needs one, and {problem.link.name} rewards have no "
+            "sub-Gaussian parameter, so set one, e.g. noise=1.0"
+        )
+        raise InvalidInput("noise", None, allowed)
 
 
 def check_likelihood(problem: Problem, otherwise: str) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import LOG_GAIN, THETA, UPDATES, in_order
 from fedglb.kernels.linalg import log_det, norm, solve
-from fedglb.parts.confidence.base import ALL_CLIENTS, ONE_ORDER, Confidence
+from fedglb.parts.confidence.base import ALL_CLIENTS, ONE_ORDER, Confidence, check_noise
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import FrozenState, MleState
 from fedglb.parts.local_update.mle import MULTIPLIER, RESIDUAL
+from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -94,6 +95,10 @@ class GlobalModel(Confidence[FrozenState]):
     state_type = FrozenState
     formula = staticmethod(sent_radius)
     federation_caveats = (ONE_ORDER, ALL_CLIENTS)
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InvalidInput` if R is unknown: models bring radii that need it."""
+        check_noise(problem, problem.R)
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution

@@ -337,7 +337,7 @@ def _new_manifest(experiment: Experiment) -> dict[str, Any]:
         "arms": env.arms,
         "problem": {
             "link": problem.link.name, "dim": problem.dim, "radius": problem.S,
-            "noise": problem.R, "curvature": problem.c_mu,
+            "noise": None if math.isnan(problem.R) else problem.R, "curvature": problem.c_mu,
         },
         "seeds": list(experiment.seeds),
         "configurations": [
