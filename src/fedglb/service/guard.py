@@ -73,8 +73,11 @@ def _name(host: bytes) -> str:
 class Guard:
     """An ASGI application: each request passes its checks, and each error becomes problem JSON.
 
-    HEAD is allowed where GET is. `headers` are added to every answer.
+    HEAD is allowed where GET is. `headers` are added to every answer. `make_room` ends a request
+    whose body does not arrive, so that another can be answered; False: there is none.
     """
+
+    make_room: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class Guard:
         """Return the handler of an admitted request."""
         path = scope["path"]
         self._access.check(path, dict(scope["headers"]))
-        if self._running > self._max and path not in OPEN:
+        if self._running > self._max and path not in OPEN and not self.make_room():
             raise Refused(
                 503, "busy", f"{self._max} requests are in progress: try again",
                 {"Retry-After": "1"},
