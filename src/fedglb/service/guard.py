@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Awaitable[Response]]
 #: Paths without a token and without a limit: they only report that the service is alive.
 OPEN = frozenset({"/healthz", "/readyz"})
+#: Pages to which a link on a page of another origin may lead.
+PAGES = frozenset({"/", "/docs"})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -40,7 +42,12 @@ class Access:
         if self.hosts is not None and _name(host) not in self.hosts:
             allowed = ", ".join(sorted(self.hosts))
             raise Refused(403, "forbidden", f"the Host header must be one of {allowed}")
-        if origin is not None and origin.partition(b"://")[2] != host:
+        elsewhere = origin is not None and origin.partition(b"://")[2] != host
+        # A browser sends no Origin where a page of another origin has an image, a frame or a link.
+        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+            linked = path in PAGES and headers.get(b"sec-fetch-dest") == b"document"
+            elsewhere = elsewhere or not linked
+        if elsewhere:
             raise Refused(403, "forbidden", "cross-origin request")
         if self.token is None or path in OPEN:
             return
