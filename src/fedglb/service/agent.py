@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import re
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -19,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.federation import Agent, AgentStatus, Decision
 from fedglb.federation.agent.explain import Explanation, LearnedModel
+from fedglb.io.json_names import RepeatedName, check_names
 from fedglb.service.agent_page import AgentPage
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.messages import (
@@ -90,7 +91,8 @@ PATHS = (
          ("application/x-ndjson", "application/vnd.apache.parquet"), problems=(400, 503),
          parameters=(_FORMAT,)),
     Path("/healthz", "GET", "Liveness: the process answers.", ("application/json",)),
-    Path("/readyz", "GET", "Readiness: the agent answers.", ("application/json",),
+    Path("/readyz", "GET", "Readiness: the agent chooses.", ("application/json",), details=
+         "503 also while its disk is full, unless it chooses all the same (--on-full-disk choose).",
          problems=(503,)),
     Path("/metrics", "GET", "Return counters for Prometheus.", ("text/plain",)),
 )  # fmt: skip
@@ -102,7 +104,6 @@ _encode = msgspec.json.Encoder().encode  # NaN and infinity become null
 _JSON = "application/json"
 _TURN = 20  # items of a batch between two chances for other requests
 _ROWS, _BYTES = 10_000, 2**18  # of one piece of an export
-_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')  # of valid JSON
 _ARM: dict[type, str] = {dict: "record", list: "vector"}
 _COUNT = re.compile("[1-9][0-9]{0,8}")
 _DOCS = security_headers("style-src 'unsafe-inline'")
@@ -222,7 +223,7 @@ class AgentApi:
 
     def _observe(self, body: bytes | msgspec.Raw) -> Observed:
         asked = _decode_observe(body)
-        _check_names(body, 2)
+        check_names(bytes(body), 2)
         self._agent.observe(asked.id, asked.reward)
         return Observed(asked.id)
 
@@ -240,7 +241,7 @@ class AgentApi:
             k = next(k for k, arm in enumerate(arms) if type(arm) is not first)
             raise InvalidInput(("arms", k), arms[k], f"a {_ARM[first]}, as arms[0] is")
         given = sum(v is not None and v != [] for v in msgspec.structs.astuple(asked))
-        _check_names(body, given + sum(map(len, records)) + len(asked.context or ()))
+        check_names(bytes(body), given + sum(map(len, records)) + len(asked.context or ()))
         return arms
 
     async def _each(
@@ -250,7 +251,7 @@ class AgentApi:
         body = await self._body(request)
         items = _decode_batch(body).batch
         if body.count(b":") != 1 + sum(bytes(item).count(b":") for item in items):
-            raise _repeated("batch")
+            raise RepeatedName("batch")
         if len(items) > self._limits.max_batch:
             allowed = f"at most {self._limits.max_batch} items"
             raise InvalidInput("batch", f"{len(items)} items", allowed)
@@ -328,8 +329,11 @@ class AgentApi:
         return _json({"status": "ok", "version": VERSION})
 
     async def ready(self, _: Request) -> Response:
-        """Answer `GET /readyz`: the agent answers, with or without its federation."""
-        self._check_open()
+        """Answer `GET /readyz`: the agent chooses, with or without its federation."""
+        try:
+            self._agent.check_ready()
+        except sqlite3.Error as error:
+            raise Refused(503, "storage", str(error)) from None
         return _json({"status": "ready"})
 
     async def metrics(self, _: Request) -> Response:
@@ -370,30 +374,6 @@ def _too_large(limit: int) -> Refused:
     # the rest of the body is not read, so the connection cannot be used again
     detail = f"a body has at most {limit} bytes: send fewer arms, or smaller batches"
     return Refused(413, "too-large", detail, {"Connection": "close"})
-
-
-def _check_names(body: bytes | msgspec.Raw, count: int) -> None:
-    """Raise `Refused` if a name occurs twice in an object; `count`: different names, or fewer.
-
-    msgspec takes the last one. Each name has a colon outside of strings, so if there are `count`
-    of them no name was lost; else each object is looked at.
-    """
-    text = bytes(body)
-    if text.count(b":") == count or _STRINGS.sub(b"", text).count(b":") == count:
-        return
-    json.loads(text, object_pairs_hook=_once)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _repeated(next(name for name in names if names.count(name) > 1))
-    return found
-
-
-def _repeated(name: str) -> Refused:
-    return Refused(400, "malformed", f"the name {name!r} occurs twice in one object")
 
 
 def _json(value: Any) -> Response:

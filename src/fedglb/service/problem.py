@@ -11,6 +11,7 @@ import msgspec
 
 from fedglb.errors import InvalidInput
 from fedglb.federation import AlreadyObserved, DecisionExpired, Unavailable, UnknownDecision
+from fedglb.io.json_names import RepeatedName
 from fedglb.service.messages import ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
@@ -60,7 +61,7 @@ def problem_of(error: Exception) -> ProblemDetails:
             found.argument, found.allowed = error.argument, error.allowed
             found.value = _plain(error.value)
             return found
-        case msgspec.ValidationError() | msgspec.DecodeError() | UnicodeDecodeError():
+        case msgspec.DecodeError() | UnicodeDecodeError() | RepeatedName():
             return _problem(400, "malformed", str(error))
         case RecursionError():
             return _problem(400, "malformed", "the JSON is nested too deeply")

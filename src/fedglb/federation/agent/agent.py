@@ -265,9 +265,10 @@ class Agent:
             (K, d), where K ≥ 1 may differ from call to call and each arm has Euclidean norm
             at most 1. Longer ones by at most 1e-6, the rounding of float32, are scaled to norm 1.
         ids
-            Names of the arms, for the log. Where the algorithm learns effects (`fedglb_auto`), an
-            arm is known by its id: give ids if an item's features may change. Without ids, an arm
-            is known by its record or its features, once it was offered three times.
+            Names of the arms, for the log: whole numbers, or texts of up to 200 characters. Where
+            the algorithm learns effects (`fedglb_auto`), an arm is known by its id: give ids if an
+            item's features may change. Without ids, an arm is known by its record or its features,
+            once it was offered three times.
         context
             The record of the decision's context: what all arms share, such as the user.
         exclude
@@ -711,6 +712,21 @@ class Agent:
             0 if self._client.encoder is None else self._client.encoder.ignored,
             None if agreement.features is None else agreement.revision,
         )  # fmt: skip
+
+    def check_ready(self) -> None:
+        """Raise if `choose` would: the agent is closed, or its file cannot be written.
+
+        It costs nothing within ten seconds after a decision or a reward, and one small write later
+        or after an error. With ``on_full_disk="choose"`` a full disk is no reason to raise.
+
+        Raises
+        ------
+        Unavailable
+            The agent is closed.
+        sqlite3.Error
+            The disk is full or fails.
+        """
+        self._calls.check_writable()
 
     def close(self) -> None:
         """Leave the federation and close the file; another process may then open it.
