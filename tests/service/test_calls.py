@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 import fedglb as fg
 from fedglb.service.agent import RequestLimits, make_app
 from tests.federation.agent.test_full_disk import fill, make_room
+from tests.federation.helpers.nats_federation import eventually
 from tests.service.asgi import JSON, ask, get, post
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
@@ -199,6 +200,28 @@ def test_other_requests_have_their_turn_during_a_batch(agent):
 
     asyncio.run(both())
     assert order == ["one", "batch"]
+
+
+def test_an_update_cannot_be_requested_by_an_agent_that_makes_none(app, agent):
+    found = post(app, "/v1/request-update", {})
+    assert (found.status, found.problem) == (409, "no-updates")
+    assert "this agent has no federation" in found.json()["detail"]
+    for body in (b"", b"[]", b'{"model": 1}', b"null"):
+        assert post(app, "/v1/request-update", body).problem == "malformed"
+    assert get(app, "/v1/request-update").status == 405
+    agent.close()
+    assert post(app, "/v1/request-update", {}).problem == "unavailable"
+
+
+def test_an_update_is_requested(tmp_path):
+    schema = fg.Features(arm={"price": fg.Number([5, 50])})
+    with fg.Agent.open(tmp_path / "a.db", features=schema) as agent:
+        app = make_app(agent)
+        agent.absorb([{"price": 7}, {"price": 40}], [1.0, 0.0])  # too few for one by itself
+        assert agent.status.model == 0
+        found = post(app, "/v1/request-update", {})
+        assert (found.status, found.json()) == (202, {"model": 0})
+        eventually(lambda: get(app, "/v1/status").json()["model"] > 0, "the update")
 
 
 def test_status(app, agent):

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from fedglb.errors import InvalidInput, integer, one_of
-from fedglb.federation import Agent, AgentStatus, Decision
+from fedglb.federation import Agent, AgentStatus, Decision, Unavailable
 from fedglb.federation.agent.explain import Explanation, LearnedModel
 from fedglb.io.json_names import RepeatedName, check_names
 from fedglb.service.agent_page import AgentPage
@@ -36,6 +36,8 @@ from fedglb.service.messages import (
     Preview,
     Previewed,
     ProblemDetails,
+    RequestUpdate,
+    UpdateRequested,
 )
 from fedglb.service.metrics import Metrics, agent_metrics
 from fedglb.service.openapi import VERSION, Path, openapi
@@ -86,6 +88,9 @@ PATHS = (
     Path("/v1/explain", "GET", "Return why an arm was played.", Explanation, details=
          "What each feature of the arm and of the runner-up adds, by the present model.",
          problems=(400, 404, 410, 503), parameters=(_ID,)),
+    Path("/v1/request-update", "POST", "Request an update with all samples so far.",
+         UpdateRequested, RequestUpdate, "It comes later: `model` in the status then grows.",
+         (409, *_POSTED), example={}, status=202),
     Path("/v1/status", "GET", "Return the agent's status.", AgentStatus, problems=(503,)),
     Path("/v1/export", "GET", "Return the log, one row per decision.",
          ("application/x-ndjson", "application/vnd.apache.parquet"), problems=(400, 503),
@@ -100,6 +105,7 @@ _decode_choose = msgspec.json.Decoder(Choose).decode
 _decode_observe = msgspec.json.Decoder(Observe).decode
 _decode_batch = msgspec.json.Decoder(BatchBody).decode
 _decode_preview = msgspec.json.Decoder(Preview).decode
+_decode_request_update = msgspec.json.Decoder(RequestUpdate).decode
 _encode = msgspec.json.Encoder().encode  # NaN and infinity become null
 _JSON = "application/json"
 _TURN = 20  # items of a batch between two chances for other requests
@@ -173,6 +179,7 @@ class AgentApi:
             "/v1/preview": self.preview,
             "/v1/model": self.model,
             "/v1/explain": self.explain,
+            "/v1/request-update": self.request_update,
             "/v1/status": self.status,
             "/v1/export": self.export,
             "/healthz": self.health,
@@ -320,6 +327,16 @@ class AgentApi:
 
     # -- the rest --------------------------------------------------------------------------------
 
+    async def request_update(self, request: Request) -> Response:
+        """Answer `POST /v1/request-update`."""
+        _decode_request_update(await self._body(request))
+        model = self._agent.status.model  # raises if the agent is closed
+        try:
+            self._agent.request_update()
+        except Unavailable as error:  # not now, and not later
+            raise Refused(409, "no-updates", str(error)) from None
+        return _json(UpdateRequested(model), 202)
+
     async def status(self, _: Request) -> Response:
         """Answer `GET /v1/status`."""
         return _json(self._agent.status)
@@ -376,8 +393,8 @@ def _too_large(limit: int) -> Refused:
     return Refused(413, "too-large", detail, {"Connection": "close"})
 
 
-def _json(value: Any) -> Response:
-    return Response(_encode(value), media_type=_JSON)
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(_encode(value), status, media_type=_JSON)
 
 
 class _Export(StreamingResponse):

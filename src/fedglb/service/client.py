@@ -277,6 +277,17 @@ class AgentClient:
         found = self._get("POST", "/v1/preview", _request(arms, ids, context, exclude))
         return msgspec.json.decode(found, type=Previewed).arms
 
+    def request_update(self) -> None:
+        """Request an update with all samples so far, as `Agent.request_update` does.
+
+        Raises
+        ------
+        Unavailable
+            The agent makes no updates, or cannot request one; or the service did not answer within
+            `patience`, or refused.
+        """
+        self._get("POST", "/v1/request-update", {})
+
     # -- status and log -------------------------------------------------------------------------
 
     @property
@@ -442,6 +453,10 @@ class AsyncAgentClient:
         return await self._run(
             lambda: self._client.preview(arms, ids, context=context, exclude=exclude)
         )
+
+    async def request_update(self) -> None:
+        """Request an update with all samples so far, as `Agent.request_update` does."""
+        await self._run(self._client.request_update)
 
     async def status(self) -> AgentStatus:
         """Return the agent's status."""

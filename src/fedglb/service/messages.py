@@ -67,6 +67,16 @@ class Observed(msgspec.Struct):
     id: str
 
 
+class RequestUpdate(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing: an update includes all samples so far."""
+
+
+class UpdateRequested(msgspec.Struct):
+    """The update whose model the agent has now: the status has a later one once it is there."""
+
+    model: int
+
+
 class ProblemDetails(msgspec.Struct, omit_defaults=True):
     """The reason of a refusal (RFC 9457)."""
 

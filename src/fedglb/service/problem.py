@@ -33,6 +33,7 @@ TITLES = {
     "unknown-decision": "Unknown decision",
     "already-observed": "The decision already has a reward",
     "decision-expired": "The decision has expired",
+    "no-updates": "The agent cannot request an update",
     "busy": "Too many requests at a time",
     "unavailable": "The service cannot answer now",
     "storage": "The agent's file cannot be read or written",

@@ -656,16 +656,19 @@ class Agent:
         """Request a global update with all samples so far, even if the trigger has not fired.
 
         Returns at once. The request is repeated until the agent has a model that covers these
-        samples, or is closed.
+        samples, or is closed. An agent alone with a schema makes the update itself.
 
         Raises
         ------
         Unavailable
-            The agent has no federation, or its algorithm has no global updates, or has them on a
-            schedule.
+            The agent has no federation and no schema, or its algorithm has no global updates, or
+            has them on a schedule.
         """
         self._client.check()
         algorithm = self._client.agreement.algorithm
+        if self._own_updates is not None:
+            self._own_updates.request()
+            return
         if self._connection is None:
             raise Unavailable("this agent has no federation: open it with a bundle")
         if algorithm.global_update is None:

@@ -30,30 +30,41 @@ class OwnUpdates:
     def __init__(self, durable: DurableClient, answers: UpdateAnswers) -> None:
         self._durable, self._answers = durable, answers
         self._thread: threading.Thread | None = None
+        self._requested = False
         self._starting = threading.Lock()
+
+    def request(self) -> None:
+        """Make an update with all samples so far, after the one that is running, if any."""
+        self._requested = True
+        self.consider()
 
     def consider(self) -> None:
         """Start an update, if there are enough new samples and none is running."""
         if not self._is_due():
             return
         with self._starting:
-            running = self._thread is not None and self._thread.is_alive()
-            if not running and self._is_due():
+            if self._thread is None and self._is_due():
                 self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
                 self._thread.start()
 
     def _is_due(self) -> bool:
         client = self._durable.protocol_client
         new = len(client.samples) - client.covered
-        return new >= max(_FIRST, _GROWTH * client.covered)
+        return self._requested or new >= max(_FIRST, _GROWTH * client.covered)
 
     def _run(self) -> None:
-        try:
-            self._settle()
-        except Unavailable:
-            return  # closed meanwhile
-        except Exception:
-            log.exception("an update failed: the agent goes on with the model it has")
+        running = True
+        while running:
+            self._requested = False
+            try:
+                self._settle()
+            except Unavailable:
+                pass  # closed meanwhile
+            except Exception:
+                log.exception("an update failed: the agent goes on with the model it has")
+            with self._starting:
+                running = self._requested
+                self._thread = self._thread if running else None
 
     def _settle(self) -> None:
         """Update until θ stands still: an update is one step, shortened far from the fit."""
@@ -106,5 +117,5 @@ class OwnUpdates:
 
     def close(self) -> None:
         """Wait for an update in progress."""
-        if self._thread is not None:
-            self._thread.join()
+        if (running := self._thread) is not None:
+            running.join()
