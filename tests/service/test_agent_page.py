@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from itertools import pairwise
+from urllib.request import urlopen
 
 import pytest
 
@@ -260,4 +261,9 @@ def test_a_page_of_another_origin_cannot_use_it(browser, page):
         other.evaluate("url => { document.forms[0].action = url; document.forms[0].submit(); }",
                        f"{url}/v1/preview")  # fmt: skip
     assert sent.value.status == 403
+    other.goto(f"{url.replace('127.0.0.1', 'localhost')}/openapi.json")  # of another origin, too
+    failed = "url => new Promise(done => { const x = new Image(); x.onerror = done; x.src = url; })"
+    other.evaluate(f"url => ({failed})(url).then(() => null)", f"{url}/v1/export")
+    with urlopen(f"{url}/metrics") as counted:
+        assert b'{path="/v1/export",status="403"} 1.0' in counted.read()
     context.close()

@@ -14,7 +14,8 @@ from polars.testing import assert_frame_equal
 
 import fedglb as fg
 from fedglb.service.agent import RequestLimits, make_app
-from tests.federation.agent.test_full_disk import fill
+from tests.federation.agent.test_full_disk import fill, make_room
+from tests.federation.helpers.nats_federation import eventually
 from tests.service.asgi import JSON, ask, get, post
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
@@ -56,12 +57,66 @@ def test_on_a_full_disk_a_choice_is_answered_and_its_reward_refused_with_the_rea
         assert str(tmp_path) not in gone.json()["detail"]
 
 
+def test_it_is_not_ready_while_the_disk_is_full(app, agent, monkeypatch):
+    fill(agent)
+    found = get(app, "/readyz")  # before any call
+    assert (found.status, found.problem) == (503, "storage")
+    assert "full" in found.json()["detail"]
+    make_room(agent)
+    assert get(app, "/readyz").json() == {"status": "ready"}
+    fill(agent)
+    answers = (post(app, "/v1/choose", {"arms": ARMS}).status for _ in range(1000))
+    assert next(status for status in answers if status != 200) == 507
+    assert get(app, "/readyz").status == 503
+    make_room(agent)
+    assert get(app, "/readyz").status == 200
+    monkeypatch.setattr(agent._client.store, "try_to_write", lambda: 1 / 0)
+    post(app, "/v1/choose", {"arms": ARMS})
+    assert get(app, "/readyz").status == 200  # the decision was proof enough
+
+
+def test_a_reward_without_room_is_seen_by_the_next_probe(app, agent):
+    id_ = post(app, "/v1/choose", {"arms": ARMS}).json()["id"]
+    agent._client.store._db.execute("PRAGMA query_only=ON")
+    assert get(app, "/readyz").status == 200  # nobody has noticed yet
+    assert post(app, "/v1/observe", {"id": id_, "reward": 1}).problem == "storage"
+    assert get(app, "/readyz").problem == "storage"
+    agent._client.store._db.execute("PRAGMA query_only=OFF")
+    assert get(app, "/readyz").status == 200
+
+
+def test_it_is_ready_on_a_full_disk_if_it_chooses_all_the_same(tmp_path):
+    options = {"on_full_disk": "choose"}
+    with fg.Agent.open(tmp_path / "full.db", fg.Problem(dim=2), **options) as agent:
+        app = make_app(agent)
+        fill(agent)
+        kept = [post(app, "/v1/choose", {"arms": ARMS}).json()["kept"] for _ in range(200)]
+        assert not all(kept)
+        assert get(app, "/readyz").status == 200
+
+
 def test_a_key_makes_a_request_the_same(app, agent):
     asked = {"arms": ARMS, "key": "view-1", "t": 3}
     first = post(app, "/v1/choose", asked)
     assert post(app, "/v1/choose", asked).body == first.body
     assert post(app, "/v1/choose", {**asked, "arms": ARMS[:1]}).problem == "invalid-input"
     assert len(agent.export()) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/choose", "/v1/preview"])
+def test_an_id_has_at_most_200_characters(app, agent, path):
+    assert post(app, path, {"arms": ARMS, "ids": ["é" * 200, 2**63 - 1]}).status == 200
+    before = agent.export().height
+    for wrong in ("x" * 201, "x" * 9000, 2**63):
+        found = post(app, path, {"arms": ARMS, "ids": ["a", wrong]})
+        assert (found.status, found.json()["argument"]) == (400, "ids[1]")
+        assert "at most 200 characters" in found.json()["detail"]
+    for call in ("/v1/observe", "/v1/observe/batch"):
+        body = {"id": "x" * 9000 + "-1", "reward": 1}
+        found = post(app, call, body if call == "/v1/observe" else {"batch": [body]})
+        assert b"unknown-decision" in found.body
+        assert len(found.body) < 500
+    assert agent.export().height == before
 
 
 def test_a_second_reward_is_a_conflict_that_says_whether_it_is_the_same(app):
@@ -145,6 +200,28 @@ def test_other_requests_have_their_turn_during_a_batch(agent):
 
     asyncio.run(both())
     assert order == ["one", "batch"]
+
+
+def test_an_update_cannot_be_requested_by_an_agent_that_makes_none(app, agent):
+    found = post(app, "/v1/request-update", {})
+    assert (found.status, found.problem) == (409, "no-updates")
+    assert "this agent has no federation" in found.json()["detail"]
+    for body in (b"", b"[]", b'{"model": 1}', b"null"):
+        assert post(app, "/v1/request-update", body).problem == "malformed"
+    assert get(app, "/v1/request-update").status == 405
+    agent.close()
+    assert post(app, "/v1/request-update", {}).problem == "unavailable"
+
+
+def test_an_update_is_requested(tmp_path):
+    schema = fg.Features(arm={"price": fg.Number([5, 50])})
+    with fg.Agent.open(tmp_path / "a.db", features=schema) as agent:
+        app = make_app(agent)
+        agent.absorb([{"price": 7}, {"price": 40}], [1.0, 0.0])  # too few for one by itself
+        assert agent.status.model == 0
+        found = post(app, "/v1/request-update", {})
+        assert (found.status, found.json()) == (202, {"model": 0})
+        eventually(lambda: get(app, "/v1/status").json()["model"] > 0, "the update")
 
 
 def test_status(app, agent):

@@ -267,6 +267,21 @@ def test_looking_inside():
     assert asked[2][1] == asked[5][1] == wanted
 
 
+def test_an_update_is_requested():
+    async def request(url: str) -> None:
+        async with fg.AsyncAgentClient(url) as client:
+            await client.request_update()
+
+    with scripted(CUT, (202, {"model": 3}, {})) as (url, asked), fg.AgentClient(url) as client:
+        client.request_update()
+        asyncio.run(request(url))
+    assert asked == [("/v1/request-update", {})] * 3
+    with scripted(refused(409, "no-updates")) as (url, asked), fg.AgentClient(url) as client:
+        with pytest.raises(Unavailable, match="No: because"):
+            client.request_update()
+        assert len(asked) == 1
+
+
 def test_arguments_that_are_not_allowed():
     for url in ("", "127.0.0.1:8731", "ftp://x", "http://", "http://x:port", "http://x/path",
                 "unix://host/x"):  # fmt: skip

@@ -12,9 +12,12 @@ import pytest
 import fedglb as fg
 from tests.service.asgi import JSON, ask
 
-POSTS = ("/v1/choose", "/v1/observe", "/v1/choose/batch", "/v1/observe/batch", "/v1/preview")
+POSTS = (
+    "/v1/choose", "/v1/observe", "/v1/choose/batch", "/v1/observe/batch", "/v1/preview",
+    "/v1/request-update",
+)  # fmt: skip
 NAMES = ["arms", "ids", "t", "key", "id", "reward", "batch", "context", "exclude", "price", "x"]
-ALLOWED = {200, 400, 404, 409, 410, 413, 415}
+ALLOWED = {200, 202, 400, 404, 409, 410, 413, 415}
 ODD = [
     b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1e999", b"1e-999", b"-0.0", b"9" * 400,
     b"1" + b"0" * 5000, b"0.1e", b"01", b"+1", b".5", b"1.", b"0x10", b"null", b"true", b"[]",
@@ -60,6 +63,8 @@ def right(rng: random.Random, path: str, ids: list[str]) -> dict:
     if path.endswith("/batch"):
         one = path.removesuffix("/batch")
         return {"batch": [right(rng, one, ids) for _ in range(rng.randrange(4))]}
+    if path == "/v1/request-update":
+        return {}
     if path == "/v1/observe":
         return {"id": rng.choice([*ids[-3:], "x-1"]), "reward": rng.choice([0, 1, 0.5, 2, -1])}
     count = rng.choice([0, 1, 2, 3])

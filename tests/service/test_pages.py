@@ -25,6 +25,8 @@ FIELDS = {
     "Observe": ["id", "reward"],
     "BatchBody": ["batch"],
     "Observed": ["id"],
+    "RequestUpdate": [],
+    "UpdateRequested": ["model"],
     "ChooseResult": ["status", "decision", "problem"],
     "ObserveResult": ["status", "problem"],
     "ChooseResults": ["results"],
@@ -41,12 +43,12 @@ WANTED_PATHS = {
     ("POST", "/v1/choose"), ("POST", "/v1/choose/batch"), ("POST", "/v1/observe"),
     ("POST", "/v1/observe/batch"), ("GET", "/v1/status"), ("GET", "/v1/export"),
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("POST", "/v1/preview"),
-    ("GET", "/v1/model"), ("GET", "/v1/explain"),
+    ("GET", "/v1/model"), ("GET", "/v1/explain"), ("POST", "/v1/request-update"),
 }  # fmt: skip
 PROBLEMS = {
     "invalid-input", "malformed", "too-large", "too-slow", "not-json", "unauthorized", "forbidden",
     "not-found", "method-not-allowed", "unknown-decision", "already-observed",
-    "decision-expired", "busy", "unavailable", "storage", "internal",
+    "decision-expired", "no-updates", "busy", "unavailable", "storage", "internal",
 }  # fmt: skip
 ARMS = [[0.123456, 0.0], [0.0, 0.654321]]
 

@@ -19,6 +19,7 @@ import fedglb as fg
 from tests.federation.helpers.json_processes import Service
 from tests.federation.helpers.nats_federation import PATIENCE
 from tests.service.pages import Folder, commands, section
+from tests.service.test_client import CUT, refused, scripted
 
 PROBLEM = fg.Problem(dim=3)
 
@@ -112,6 +113,30 @@ def test_fastapi(tmp_path):
         assert folder.ask("POST", "/click/made-up")[0] == 410
     assert "Traceback" not in folder.log
     assert kept(tmp_path / "shop-1.db") == dict.fromkeys(views, 1.0)
+
+
+def test_node_waits_until_the_agent_is_ready_and_says_so(tmp_path):
+    folder = Folder(tmp_path, section("applications.md", "Node.js"))
+
+    def wait(url: str, seconds: str) -> subprocess.CompletedProcess:
+        (folder.path / "wait.mjs").write_text(
+            f'import {{ ready }} from "./agent.mjs";\nawait ready({seconds});\n'
+        )
+        return node(
+            ["wait.mjs"], return_completed_process=True, cwd=tmp_path, capture_output=True,
+            text=True, env={**os.environ, "AGENT": url}, timeout=PATIENCE,
+        )  # fmt: skip
+
+    full = refused(503, "storage")
+    with scripted(CUT, CUT, full, full, (200, {"status": "ready"}, {})) as (url, asked):
+        done = wait(url, "")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == f"waiting for {url} (no answer), up to 600 s\n"
+        assert [path for path, _ in asked] == ["/readyz"] * 5
+    with scripted(full) as (url, _):
+        done = wait(url, "0")
+        assert (done.returncode, "is not ready: because" in done.stderr) == (1, True), done.stderr
+    assert "await ready();" in (tmp_path / "shop.mjs").read_text()
 
 
 @pytest.mark.slow

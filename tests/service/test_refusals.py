@@ -127,6 +127,29 @@ def test_a_browser_that_was_sent_from_elsewhere_is_refused(app, agent):
             assert get(app, "/v1/export", headers).status == 403, headers
 
 
+def test_a_page_of_another_origin_cannot_make_a_browser_ask(agent, app, monkeypatch):
+    """An image of it costs an export; the page itself, and whoever types an address, may ask."""
+    exports, export = [], agent.export_batches
+    monkeypatch.setattr(agent, "export_batches", lambda **k: exports.append(1) or export(**k))
+    every = [path for path, (method, _) in app.handlers.items() if method == "GET"]
+    assert {"/v1/export", "/v1/model", "/v1/status", "/metrics", "/", "/docs"} < {*every}
+    for site in ("cross-site", "same-site", "something-newer"):  # same site: another port
+        for path in every:
+            for dest in ("image", "iframe", "empty", None):
+                headers = {"sec-fetch-site": site, "sec-fetch-dest": dest}
+                found = get(app, path, headers)
+                assert (found.status, found.problem) == (403, "forbidden"), (path, headers)
+        link = {"sec-fetch-site": site, "sec-fetch-dest": "document"}
+        assert get(app, "/v1/export", link).status == get(app, "/metrics", link).status == 403
+        assert get(app, "/", link).status == get(app, "/docs", link).status == 200
+        assert get(app, "/", {**link, "origin": "https://evil.example"}).status == 403
+    assert not exports
+    for site in ("same-origin", "none", None):  # None: not a browser, or an old one
+        for path in ("/", "/v1/export", "/v1/status", "/metrics", "/agent.js"):
+            assert get(app, path, {"sec-fetch-site": site}).status == 200, (site, path)
+    assert len(exports) == 3
+
+
 def test_a_token_is_asked_for(agent):
     app = make_app(agent, access=Access(TOKEN))
     basic = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()  # only the page takes it

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import re
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -18,9 +18,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from fedglb.errors import InvalidInput, integer, one_of
-from fedglb.federation import Agent, AgentStatus, Decision
+from fedglb.federation import Agent, AgentStatus, Decision, Unavailable
 from fedglb.federation.agent.comparison import Comparison
 from fedglb.federation.agent.explain import Explanation, LearnedModel
+from fedglb.io.json_names import RepeatedName, check_names
 from fedglb.service.agent_page import AgentPage
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.messages import (
@@ -43,6 +44,8 @@ from fedglb.service.messages import (
     Previewed,
     ProblemDetails,
     Ranking,
+    RequestUpdate,
+    UpdateRequested,
 )
 from fedglb.service.metrics import Metrics, agent_metrics
 from fedglb.service.openapi import VERSION, Path, openapi
@@ -108,12 +111,16 @@ PATHS = (
     Path("/v1/explain", "GET", "Return why an arm was played.", Explanation, details=
          "What each feature of the arm and of the runner-up adds, by the present model.",
          problems=(400, 404, 410, 503), parameters=(_ID,)),
+    Path("/v1/request-update", "POST", "Request an update with all samples so far.",
+         UpdateRequested, RequestUpdate, "It comes later: `model` in the status then grows.",
+         (409, *_POSTED), example={}, status=202),
     Path("/v1/status", "GET", "Return the agent's status.", AgentStatus, problems=(503,)),
     Path("/v1/export", "GET", "Return the log, one row per decision.",
          ("application/x-ndjson", "application/vnd.apache.parquet"), problems=(400, 503),
          parameters=(_FORMAT,)),
     Path("/healthz", "GET", "Liveness: the process answers.", ("application/json",)),
-    Path("/readyz", "GET", "Readiness: the agent answers.", ("application/json",),
+    Path("/readyz", "GET", "Readiness: the agent chooses.", ("application/json",), details=
+         "503 also while its disk is full, unless it chooses all the same (--on-full-disk choose).",
          problems=(503,)),
     Path("/metrics", "GET", "Return counters for Prometheus.", ("text/plain",)),
 )  # fmt: skip
@@ -124,11 +131,11 @@ _decode_preview = msgspec.json.Decoder(Preview).decode
 _decode_ranking = msgspec.json.Decoder(ObserveRanking).decode
 _decode_activate = msgspec.json.Decoder(Activate).decode
 _decode_forget = msgspec.json.Decoder(Forget).decode
+_decode_request_update = msgspec.json.Decoder(RequestUpdate).decode
 _encode = msgspec.json.Encoder().encode  # NaN and infinity become null
 _JSON = "application/json"
 _TURN = 20  # items of a batch between two chances for other requests
 _ROWS, _BYTES = 10_000, 2**18  # of one piece of an export
-_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')  # of valid JSON
 _ARM: dict[type, str] = {dict: "record", list: "vector"}
 _COUNT = re.compile("[1-9][0-9]{0,8}")
 _DOCS = security_headers("style-src 'unsafe-inline'")
@@ -202,6 +209,7 @@ class AgentApi:
             "/v1/preview": self.preview,
             "/v1/model": self.model,
             "/v1/explain": self.explain,
+            "/v1/request-update": self.request_update,
             "/v1/status": self.status,
             "/v1/export": self.export,
             "/healthz": self.health,
@@ -268,7 +276,7 @@ class AgentApi:
         """Answer `POST /v1/observe/ranking`."""
         body = await self._body(request)
         asked = _decode_ranking(body)
-        _check_names(body, 2)
+        check_names(bytes(body), 2)
         self._agent.observe_ranking(asked.ids, asked.clicked)
         return _json(Done(asked.ids))
 
@@ -276,7 +284,7 @@ class AgentApi:
         """Answer `POST /v1/activate`."""
         body = await self._body(request)
         asked = _decode_activate(body)
-        _check_names(body, 1)
+        check_names(bytes(body), 1)
         self._agent.activate(asked.ids)
         return _json(Done(asked.ids))
 
@@ -284,7 +292,7 @@ class AgentApi:
         """Answer `POST /v1/forget`, from a thread: all other samples are learned again."""
         body = await self._body(request)
         asked = _decode_forget(body)
-        _check_names(body, bool(asked.ids) + (asked.subject is not None))
+        check_names(bytes(body), bool(asked.ids) + (asked.subject is not None))
         if not asked.ids and asked.subject is None:
             raise InvalidInput("subject", None, "a subject, or ids of decisions")
         forget = partial(self._agent.forget, asked.ids, subject=asked.subject)
@@ -296,7 +304,7 @@ class AgentApi:
 
     def _observe(self, body: bytes | msgspec.Raw) -> Observed:
         asked = _decode_observe(body)
-        _check_names(body, 2)
+        check_names(bytes(body), 2)
         self._agent.observe(asked.id, asked.reward)
         return Observed(asked.id)
 
@@ -315,7 +323,7 @@ class AgentApi:
             raise InvalidInput(("arms", k), arms[k], f"a {_ARM[first]}, as arms[0] is")
         values = msgspec.structs.astuple(asked)
         given = sum(v is not None and v is not False and v != [] for v in values)
-        _check_names(body, given + sum(map(len, records)) + len(asked.context or ()))
+        check_names(bytes(body), given + sum(map(len, records)) + len(asked.context or ()))
         return arms
 
     async def _each(
@@ -325,7 +333,7 @@ class AgentApi:
         body = await self._body(request)
         items = _decode_batch(body).batch
         if body.count(b":") != 1 + sum(bytes(item).count(b":") for item in items):
-            raise _repeated("batch")
+            raise RepeatedName("batch")
         if len(items) > self._limits.max_batch:
             allowed = f"at most {self._limits.max_batch} items"
             raise InvalidInput("batch", f"{len(items)} items", allowed)
@@ -394,6 +402,16 @@ class AgentApi:
 
     # -- the rest --------------------------------------------------------------------------------
 
+    async def request_update(self, request: Request) -> Response:
+        """Answer `POST /v1/request-update`."""
+        _decode_request_update(await self._body(request))
+        model = self._agent.status.model  # raises if the agent is closed
+        try:
+            self._agent.request_update()
+        except Unavailable as error:  # not now, and not later
+            raise Refused(409, "no-updates", str(error)) from None
+        return _json(UpdateRequested(model), 202)
+
     async def status(self, _: Request) -> Response:
         """Answer `GET /v1/status`."""
         return _json(self._agent.status)
@@ -403,8 +421,11 @@ class AgentApi:
         return _json({"status": "ok", "version": VERSION})
 
     async def ready(self, _: Request) -> Response:
-        """Answer `GET /readyz`: the agent answers, with or without its federation."""
-        self._check_open()
+        """Answer `GET /readyz`: the agent chooses, with or without its federation."""
+        try:
+            self._agent.check_ready()
+        except sqlite3.Error as error:
+            raise Refused(503, "storage", str(error)) from None
         return _json({"status": "ready"})
 
     async def metrics(self, _: Request) -> Response:
@@ -447,32 +468,8 @@ def _too_large(limit: int) -> Refused:
     return Refused(413, "too-large", detail, {"Connection": "close"})
 
 
-def _check_names(body: bytes | msgspec.Raw, count: int) -> None:
-    """Raise `Refused` if a name occurs twice in an object; `count`: different names, or fewer.
-
-    msgspec takes the last one. Each name has a colon outside of strings, so if there are `count`
-    of them no name was lost; else each object is looked at.
-    """
-    text = bytes(body)
-    if text.count(b":") == count or _STRINGS.sub(b"", text).count(b":") == count:
-        return
-    json.loads(text, object_pairs_hook=_once)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _repeated(next(name for name in names if names.count(name) > 1))
-    return found
-
-
-def _repeated(name: str) -> Refused:
-    return Refused(400, "malformed", f"the name {name!r} occurs twice in one object")
-
-
-def _json(value: Any) -> Response:
-    return Response(_encode(value), media_type=_JSON)
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(_encode(value), status, media_type=_JSON)
 
 
 class _Export(StreamingResponse):

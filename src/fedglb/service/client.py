@@ -399,6 +399,17 @@ class AgentClient:
         """Return how the agent would have done beside the system that decides."""
         return msgspec.json.decode(self._get("GET", "/v1/compare"), type=Comparison)
 
+    def request_update(self) -> None:
+        """Request an update with all samples so far, as `Agent.request_update` does.
+
+        Raises
+        ------
+        Unavailable
+            The agent makes no updates, or cannot request one; or the service did not answer within
+            `patience`, or refused.
+        """
+        self._get("POST", "/v1/request-update", {})
+
     # -- status and log -------------------------------------------------------------------------
 
     @property
@@ -611,6 +622,10 @@ class AsyncAgentClient:
         return await self._run(
             lambda: self._client.preview(arms, ids, context=context, exclude=exclude)
         )
+
+    async def request_update(self) -> None:
+        """Request an update with all samples so far, as `Agent.request_update` does."""
+        await self._run(self._client.request_update)
 
     async def status(self) -> AgentStatus:
         """Return the agent's status."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Awaitable[Response]]
 #: Paths without a token and without a limit: they only report that the service is alive.
 OPEN = frozenset({"/healthz", "/readyz"})
+#: Pages to which a link on a page of another origin may lead.
+PAGES = frozenset({"/", "/docs"})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -40,7 +42,12 @@ class Access:
         if self.hosts is not None and _name(host) not in self.hosts:
             allowed = ", ".join(sorted(self.hosts))
             raise Refused(403, "forbidden", f"the Host header must be one of {allowed}")
-        if origin is not None and origin.partition(b"://")[2] != host:
+        elsewhere = origin is not None and origin.partition(b"://")[2] != host
+        # A browser sends no Origin where a page of another origin has an image, a frame or a link.
+        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+            linked = path in PAGES and headers.get(b"sec-fetch-dest") == b"document"
+            elsewhere = elsewhere or not linked
+        if elsewhere:
             raise Refused(403, "forbidden", "cross-origin request")
         if self.token is None or path in OPEN:
             return
@@ -73,8 +80,11 @@ def _name(host: bytes) -> str:
 class Guard:
     """An ASGI application: each request passes its checks, and each error becomes problem JSON.
 
-    HEAD is allowed where GET is. `headers` are added to every answer.
+    HEAD is allowed where GET is. `headers` are added to every answer. `make_room` ends a request
+    whose body does not arrive, so that another can be answered; False: there is none.
     """
+
+    make_room: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
         self,
@@ -116,7 +126,7 @@ class Guard:
         """Return the handler of an admitted request."""
         path = scope["path"]
         self._access.check(path, dict(scope["headers"]))
-        if self._running > self._max and path not in OPEN:
+        if self._running > self._max and path not in OPEN and not self.make_room():
             raise Refused(
                 503, "busy", f"{self._max} requests are in progress: try again",
                 {"Retry-After": "1"},

@@ -110,6 +110,16 @@ class Done(msgspec.Struct):
     ids: list[str]
 
 
+class RequestUpdate(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing: an update includes all samples so far."""
+
+
+class UpdateRequested(msgspec.Struct):
+    """The update whose model the agent has now: the status has a later one once it is there."""
+
+    model: int
+
+
 class ProblemDetails(msgspec.Struct, omit_defaults=True):
     """The reason of a refusal (RFC 9457)."""
 

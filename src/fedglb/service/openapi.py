@@ -30,6 +30,7 @@ class Path:
     problems: Sequence[int] = ()  # status codes of refusals
     parameters: Sequence[dict[str, Any]] = ()  # of the query, as OpenAPI describes them
     example: Any = None  # of a body
+    status: int = 200  # of the answer
 
 
 def openapi(paths: Sequence[Path], token: bool) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def _operation(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         "summary": path.summary,
         "operationId": path.path.strip("/").replace("/", "_").replace(".", "_") or "page",
-        "responses": {"200": {"description": "Done.", "content": _content(path.answer)}},
+        "responses": {str(path.status): {"description": "Done.", "content": _content(path.answer)}},
     }
     if path.details:
         found["description"] = path.details

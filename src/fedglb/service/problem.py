@@ -11,6 +11,7 @@ import msgspec
 
 from fedglb.errors import InvalidInput
 from fedglb.federation import AlreadyObserved, DecisionExpired, Unavailable, UnknownDecision
+from fedglb.io.json_names import RepeatedName
 from fedglb.service.messages import ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
@@ -32,6 +33,7 @@ TITLES = {
     "unknown-decision": "Unknown decision",
     "already-observed": "The decision already has a reward",
     "decision-expired": "The decision has expired",
+    "no-updates": "The agent cannot request an update",
     "busy": "Too many requests at a time",
     "unavailable": "The service cannot answer now",
     "storage": "The agent's file cannot be read or written",
@@ -60,7 +62,7 @@ def problem_of(error: Exception) -> ProblemDetails:
             found.argument, found.allowed = error.argument, error.allowed
             found.value = _plain(error.value)
             return found
-        case msgspec.ValidationError() | msgspec.DecodeError() | UnicodeDecodeError():
+        case msgspec.DecodeError() | UnicodeDecodeError() | RepeatedName():
             return _problem(400, "malformed", str(error))
         case RecursionError():
             return _problem(400, "malformed", "the JSON is nested too deeply")

@@ -87,14 +87,15 @@ def test_under_a_key_once(path, rng):
         ({"X": np.full((4, 3), 0.9)}, "X"), ({"X": np.zeros((4, 2))}, "X"),
         ({"X": np.full((4, 3), np.nan)}, "X"), ({"y": [0, 1, 1]}, "y"),
         ({"y": [0, 1, 1, 2]}, r"y\[3\] = 2"), ({"y": [0, 1, np.nan, 1]}, "y"),
-        ({"key": 5}, "key"),
+        ({"key": 5}, "key"), ({"key": "x" * 201}, "key = .*1 to 200 characters"),
+        ({"ids": [*"abc", "x" * 201]}, r"ids\[3\] = .*at most 200 characters"),
     ],
 )  # fmt: skip
 def test_all_or_nothing(agent, change, match):
     before = state(agent)
     given = {"X": np.eye(3)[[0, 1, 2, 0]], "y": [0, 1, 1, 0], "key": None, **change}
     with pytest.raises(InvalidInput, match=match):
-        agent.absorb(given["X"], given["y"], key=given["key"])
+        agent.absorb(given["X"], given["y"], key=given["key"], ids=given.get("ids"))
     assert state(agent) == before
     assert agent.export().is_empty()
 

@@ -361,3 +361,18 @@ def test_the_file_is_nobody_elses_to_read(agent, path):
     agent.choose(ARMS)
     for file in (path, path.with_name(path.name + "-wal")):
         assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_width_is_not_below_0_by_rounding(tmp_path):
+    """Of a draw below its mean it is, by much more."""
+    for name, rule in (("bayes", fg.Bayes()), ("thompson", fg.Thompson())):
+        algorithm = fg.fedglb_auto(choice=rule)
+        with Agent.open(tmp_path / f"{name}.db", PROBLEM, algorithm=algorithm) as agent:
+            found = [agent.choose(ARMS[:1]) for _ in range(30)]
+            shown = agent.export()["width"].to_list()
+        assert shown == [each.width for each in found]
+        if name == "bayes":
+            assert found[0].score < 0.0  # the median, by rounding
+            assert min(shown) >= 0.0
+        else:
+            assert min(shown) < -0.01

@@ -123,3 +123,32 @@ agent.close()
     assert (samples, rows) == (21, 21 + kept + 1)
     with Agent.open(path, PROBLEM) as back:
         assert (back.status.samples, back.export().height) == (samples, rows)
+
+
+def test_readiness_on_a_disk_that_takes_no_more(path):
+    script = """
+import os, resource, sqlite3, sys
+import numpy as np
+import fedglb as fg
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+with fg.Agent.open(sys.argv[1], fg.Problem(dim=3)) as agent:
+    agent.choose(np.eye(3))
+    limit(max(os.path.getsize(sys.argv[1] + end) for end in ("", "-wal", "-shm")) + 8192)
+    for call in (lambda: agent.choose(np.eye(3)), agent.check_ready):
+        for _ in range(100):
+            try:
+                call()
+            except sqlite3.Error:
+                break
+        else:
+            print("no error", call)
+    limit(resource.RLIM_INFINITY)
+    agent.check_ready()
+    agent.choose(np.eye(3))
+"""
+    command = [sys.executable, "-c", script, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

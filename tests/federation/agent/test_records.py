@@ -551,6 +551,32 @@ def test_closed_during_an_update(path):
 
 
 @pytest.mark.usefixtures("one_step")
+def test_an_update_that_is_requested_during_another_comes_after_it(path, monkeypatch):
+    begun, end, done = threading.Event(), threading.Event(), []
+    real = own_updates.OwnUpdates._settle
+
+    def slow(self, *given):
+        real(self, *given)
+        done.append(self._durable.protocol_client.covered)
+        begun.set()
+        assert end.wait(PATIENCE)
+
+    monkeypatch.setattr(own_updates.OwnUpdates, "_settle", slow)
+    with Agent.open(path, features=OLD) as agent:
+        agent.request_update()  # without a sample
+        assert begun.wait(PATIENCE)
+        absorb(agent, 0, 3)  # not enough for an update
+        agent.request_update()
+        agent.request_update()
+        end.set()
+        calm(agent)
+        assert done == [0, 3]
+        agent.request_update()
+        calm(agent)
+        assert done == [0, 3, 3]
+
+
+@pytest.mark.usefixtures("one_step")
 def test_one_update_runs_at_a_time(path, monkeypatch):
     """Many threads see at once that one is due."""
     running, most = [], []

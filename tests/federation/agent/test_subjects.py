@@ -136,7 +136,7 @@ def test_an_agent_alone_makes_these_updates_at_once(tmp_path):
         mine = shared(agent).copy()
     with Agent.open(tmp_path / "b.db", features=schema) as other:
         play(other, ["bob"])
-        other._own_updates.consider(anew=True)
+        other._own_updates.request(anew=True)
         other._own_updates.close()
         assert np.abs(shared(other) - mine).max() < 1e-9
         assert np.abs(before - mine).max() > 1e-3
@@ -160,7 +160,7 @@ def test_what_is_forgotten_during_an_update_starts_another(tmp_path):
         for k in range(12):
             agent.observe(agent.choose([{"colour": "red"}], subject="ann").id, float(k % 2))
         assert begun.wait(PATIENCE)
-        own.consider(anew=True)
+        own.request(anew=True)
         go_on.set()
         eventually(lambda: len(settled) == 2, "two runs of updates")
         assert settled == [10, 60]

@@ -19,7 +19,7 @@ from fedglb.cli.json_lines import json_lines
 from fedglb.cli.progress import explain_delay
 from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput, names_near, number, under
-from fedglb.federation.agent.application_calls import is_id
+from fedglb.federation.agent.application_calls import check_id
 from fedglb.io.atomic import checksum
 from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
@@ -163,7 +163,9 @@ def _read_records(file: Path, reward: str, found: Samples) -> None:
             if not isinstance(row.get("arm"), dict):
                 raise InvalidInput("arm", row.get("arm"), "a record: fields by name")
             found.rewards.append(number(reward, row[reward]))
-            ids.append(_id(row.get("id")))
+            if row.get("id") is not None:
+                check_id("id", row["id"])
+            ids.append(row.get("id"))
         found.arms.append(row["arm"])
         found.contexts.append(row.get("context"))
         subjects.append(row.get("subject"))
@@ -175,12 +177,6 @@ def _read_records(file: Path, reward: str, found: Samples) -> None:
     if found.ids is not None and len(found.ids) < len(ids):
         with under(source=found.places[ids.index(None)]):
             raise InvalidInput("id", None, "the arm's id, as in other rows")
-
-
-def _id(value: Any) -> str | int | None:
-    if value is None or is_id(value):
-        return value  # type: ignore[no-any-return]
-    raise InvalidInput("id", value, "a string or a whole number")
 
 
 def _rows(file: Path, reward: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -294,9 +294,10 @@ class Agent:
             (K, d), where K ≥ 1 may differ from call to call and each arm has Euclidean norm
             at most 1. Longer ones by at most 1e-6, the rounding of float32, are scaled to norm 1.
         ids
-            Names of the arms, for the log. Where the algorithm learns effects (`fedglb_auto`), an
-            arm is known by its id: give ids if an item's features may change. Without ids, an arm
-            is known by its record or its features, once it was offered three times.
+            Names of the arms, for the log: whole numbers, or texts of up to 200 characters. Where
+            the algorithm learns effects (`fedglb_auto`), an arm is known by its id: give ids if an
+            item's features may change. Without ids, an arm is known by its record or its features,
+            once it was offered three times.
         context
             The record of the decision's context: what all arms share, such as the user.
         exclude
@@ -707,7 +708,7 @@ class Agent:
         count = self._calls.forget(ids, subject)
         if count and self._client.adopted:
             if self._own_updates is not None:
-                self._own_updates.consider(anew=True)
+                self._own_updates.request(anew=True)
             elif self._connection is not None and not self._client.agreement.times:
                 self._session.settle(FORGETTING)
                 self.request_update()
@@ -856,16 +857,19 @@ class Agent:
         """Request a global update with all samples so far, even if the trigger has not fired.
 
         Returns at once. The request is repeated until the agent has a model that covers these
-        samples, or is closed.
+        samples, or is closed. An agent alone with a schema makes the update itself.
 
         Raises
         ------
         Unavailable
-            The agent has no federation, or its algorithm has no global updates, or has them on a
-            schedule.
+            The agent has no federation and no schema, or its algorithm has no global updates, or
+            has them on a schedule.
         """
         self._client.check()
         algorithm = self._client.agreement.algorithm
+        if self._own_updates is not None:
+            self._own_updates.request()
+            return
         if self._connection is None:
             raise Unavailable("this agent has no federation: open it with a bundle")
         if algorithm.global_update is None:
@@ -913,6 +917,21 @@ class Agent:
             None if agreement.features is None else agreement.revision,
             self._client.defaulted, self._client.replaced,
         )  # fmt: skip
+
+    def check_ready(self) -> None:
+        """Raise if `choose` would: the agent is closed, or its file cannot be written.
+
+        It costs nothing within ten seconds after a decision or a reward, and one small write later
+        or after an error. With ``on_full_disk="choose"`` a full disk is no reason to raise.
+
+        Raises
+        ------
+        Unavailable
+            The agent is closed.
+        sqlite3.Error
+            The disk is full or fails.
+        """
+        self._calls.check_writable()
 
     def close(self) -> None:
         """Leave the federation and close the file; another process may then open it.

@@ -15,17 +15,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedglb.errors import (
     InvalidInput,
+    Place,
     arms_in_unit_ball,
     array,
     finite,
-    instance,
     integer,
     shaped,
 )
@@ -58,11 +58,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
-_LONGEST_KEY = 200
+_LONGEST = 200  # characters of an id or a key
+_SHOWN = 60  # characters of one that is too long
 _UNKEPT = "-unkept"  # in the id of a decision that is not in the file
 _AT_ONCE = 100  # maximum decisions that expire in one call: millions would take seconds
 _LOG_EVERY = 60.0  # seconds between two log lines about expired decisions
+_RECENT = 10.0  # seconds after a write in which there is room for another
 _PAUSE = 0.01  # seconds between two attempts to empty the write-ahead log
+_ROUNDING = 1e-12  # of a width, relative to its score
 _SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
 
 
@@ -159,7 +162,7 @@ class ApplicationCalls:
                     arm=chosen.arm,
                     arm_id=None if arm_ids is None else arm_ids[arm],
                     score=chosen.score,
-                    width=chosen.width,
+                    width=_without_rounding(chosen.width, chosen.score),
                     propensity=chosen.propensity,
                     model=client.adopted,
                     propensity_error=chosen.propensity_error,
@@ -184,6 +187,7 @@ class ApplicationCalls:
             except sqlite3.Error as error:
                 durable.stale = not durable.store.unchanged(first, waits=False)
                 durable.oldest = -math.inf  # nothing has expired
+                durable.written_at = -math.inf
                 if durable.rules.on_full_disk == "raise" or not _is_full(error):
                     raise
                 durable.number = last  # the next decision draws another random number
@@ -191,7 +195,7 @@ class ApplicationCalls:
                     replace(each, id=f"{self._prefix}{_UNKEPT}-{k}", kept=False)
                     for k, each in enumerate(decisions, first)
                 )
-            durable.number = last
+            durable.number, durable.written_at = last, time.monotonic()
             durable.waiting += count - len(expired)
             durable.oldest = min(durable.oldest, now)
             durable.expired += len(expired)
@@ -242,10 +246,8 @@ class ApplicationCalls:
 
     def _digest(self, name: str, key: object) -> bytes:
         """Return a keyed digest of an idempotency key or a subject: it does not reveal them."""
-        if not is_id(key) or not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY:
-            raise InvalidInput(name, key, f"a string of 1 to {_LONGEST_KEY} characters")
         return hashlib.blake2b(
-            key.encode(), digest_size=12, key=self._key, person=name.encode()
+            _checked_key(key, name).encode(), digest_size=12, key=self._key, person=name.encode()
         ).digest()
 
     def _expiring(self, now: float, count: int) -> list[int]:
@@ -305,7 +307,9 @@ class ApplicationCalls:
                 durable.store.add_reward(index, durable.next_sequence, step, y, now)
             except sqlite3.Error:
                 durable.stale = not durable.store.unchanged(index, waits=True)
+                durable.written_at = -math.inf
                 raise
+            durable.written_at = time.monotonic()
             durable.waiting -= 1
             durable.numbers.append(durable.next_sequence, step)
             durable.next_sequence += 1
@@ -529,7 +533,7 @@ class ApplicationCalls:
         """
         durable = self._durable
         if key is not None:
-            instance("key", key, str, '"last year"')
+            _checked_key(key)
         with durable.long_calls(), durable.locked():
             durable.ready()
             table, rewards, kept, marks = self._checked(X, y, contexts)
@@ -662,6 +666,21 @@ class ApplicationCalls:
             self._durable.ready()
             return self._durable.store.scrub()
 
+    def check_writable(self) -> None:
+        """Raise SQLite's error if `choose` would, for want of room."""
+        durable = self._durable
+        durable.check()
+        if time.monotonic() - durable.written_at < _RECENT:
+            return
+        try:
+            with durable.locked():
+                durable.ready()
+                durable.store.try_to_write()
+                durable.written_at = time.monotonic()
+        except sqlite3.Error as error:
+            if durable.rules.on_full_disk == "raise" or not _is_full(error):
+                raise
+
     # -- looking inside ---------------------------------------------------------------------------
 
     def explain(self, id: str) -> Explanation:  # noqa: A002
@@ -721,6 +740,11 @@ def _copied(sums: OwnSums) -> OwnSums:
     return made
 
 
+def _without_rounding(width: float, score: float) -> float:
+    """Return a width, or 0 where it is below 0 by rounding only; a draw may be below its mean."""
+    return 0.0 if -_ROUNDING * max(1.0, abs(score)) <= width < 0.0 else width
+
+
 def _is_full(error: sqlite3.Error) -> bool:
     """Return whether the disk is full or fails."""
     code = getattr(error, "sqlite_errorcode", None) or 0
@@ -778,8 +802,10 @@ def _checked_ids(ids: Sequence[str | int] | None, count: int) -> list[str | int]
     if ids is None:
         return None
     given = [i.item() if isinstance(i, np.generic) else i for i in ids]
-    if len(given) != count or not all(is_id(i) for i in given):
+    if len(given) != count:
         raise InvalidInput("ids", given, f"one string or whole number for each of {count} arms")
+    for k, each in enumerate(given):
+        check_id(("ids", k), each)
     return given
 
 
@@ -807,17 +833,36 @@ def _eligible(arms: Any, ids: Any, exclude: Any) -> list[int] | None:
     return left
 
 
-def is_id(value: object) -> bool:
-    """Return whether a value can be an arm's id: a text, or a whole number of 64 bits."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode() == value  # no half of a surrogate pair
-    return type(value) is int and abs(value) <= _LARGEST_ID
+def check_id(argument: str | Place, value: object) -> None:
+    """Raise `InvalidInput` if a value cannot be an arm's id."""
+    if _is_text(value) or (type(value) is int and abs(value) <= _LARGEST_ID):
+        return
+    allowed = f"a string of at most {_LONGEST} characters, or a whole number of 64 bits"
+    raise InvalidInput(argument, _shown(value), allowed)
+
+
+def _checked_key(key: object, name: str = "key") -> str:
+    if _is_text(key) and key:
+        return key
+    raise InvalidInput(name, _shown(key), f"a string of 1 to {_LONGEST} characters")
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Return whether a value is a text that is not too long, without halves of characters."""
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        return False
+    return value.isascii() or value.encode("utf-8", "replace").decode() == value
+
+
+def _shown(value: object) -> object:
+    too_long = isinstance(value, str) and len(value) > _LONGEST
+    return f"{value[:_SHOWN]} …" if too_long else value  # type: ignore[index]
 
 
 def _parse(id: object) -> tuple[str, int]:  # noqa: A002
     """Return the prefix and the number of a decision's id."""
-    if isinstance(id, str):
+    if _is_text(id):
         prefix, dash, index = id.rpartition("-")
         if dash and index.isascii() and index.isdigit() and len(index) < 19:
             return prefix, int(index)
-    raise UnknownDecision(f"{id!r} is not a decision's id; expected the `id` of a Decision")
+    raise UnknownDecision(f"{_shown(id)!r} is not a decision's id; expected the `id` of a Decision")

@@ -48,6 +48,7 @@ class DurableClient:
         self.use_schema(agreement)
         self.noise = PreparedNoise()
         self.number = 0  # of the newest decision
+        self.written_at = -math.inf  # when a call wrote to the file (monotonic); -inf: it could not
         self._read()
 
     def use_schema(self, agreement: Agreement) -> None:

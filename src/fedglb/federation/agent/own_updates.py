@@ -36,16 +36,21 @@ class OwnUpdates:
         self._running = False
         self._wanted: tuple[int, float] | None = None  # the updates that come next
 
-    def consider(self, *, anew: bool = False) -> None:
-        """Start an update, if there are enough new samples and none is running.
+    def consider(self) -> None:
+        """Start an update, if there are enough new samples and none is running."""
+        if self._is_due() and not self._running:
+            self._start(USUAL)
 
-        `anew`: samples were forgotten, so an update is due in any case.
+    def request(self, *, anew: bool = False) -> None:
+        """Make an update with all samples so far, after the one that is running, if any.
+
+        `anew`: samples were forgotten.
         """
-        if not anew and not self._is_due():
-            return
+        self._start(_ANEW if anew else USUAL)
+
+    def _start(self, wanted: tuple[int, float]) -> None:
         with self._lock:
-            if anew or not self._running:
-                self._wanted = _ANEW if anew else USUAL
+            self._wanted = max(wanted, self._wanted or wanted)
             if not self._running:
                 self._running = True
                 self._thread = threading.Thread(target=self._run, name="fedglb-update", daemon=True)
@@ -122,5 +127,5 @@ class OwnUpdates:
 
     def close(self) -> None:
         """Wait for an update in progress."""
-        if self._thread is not None:
-            self._thread.join()
+        if (running := self._thread) is not None:
+            running.join()

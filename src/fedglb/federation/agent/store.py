@@ -737,6 +737,12 @@ class AgentStore:
         finally:
             rows.close()  # an open cursor would block emptying the WAL
 
+    def try_to_write(self) -> None:
+        """Write more than a decision takes, and delete it; raise if there is no room for it."""
+        with transaction(self._db):
+            self._db.execute("INSERT INTO facts VALUES ('room', zeroblob(8192))")
+            self._db.execute("DELETE FROM facts WHERE name = 'room'")
+
     def last_number(self) -> int:
         """Return the highest number that a decision ever had, 0 before the first."""
         tables = ("decisions", "prefetched")
