@@ -13,6 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import fedglb as fg
+from fedglb.federation.agent import application_calls
 from fedglb.service.agent import RequestLimits, make_app
 from tests.federation.agent.test_full_disk import fill, make_room
 from tests.federation.helpers.nats_federation import eventually
@@ -58,6 +59,7 @@ def test_on_a_full_disk_a_choice_is_answered_and_its_reward_refused_with_the_rea
 
 
 def test_it_is_not_ready_while_the_disk_is_full(app, agent, monkeypatch):
+    monkeypatch.setattr(application_calls, "_RECENT", 1e6)
     fill(agent)
     found = get(app, "/readyz")  # before any call
     assert (found.status, found.problem) == (503, "storage")
@@ -75,10 +77,14 @@ def test_it_is_not_ready_while_the_disk_is_full(app, agent, monkeypatch):
     assert get(app, "/readyz").status == 200  # the decision was proof enough
 
 
-def test_a_reward_without_room_is_seen_by_the_next_probe(app, agent):
+def test_a_reward_without_room_is_seen_by_the_next_probe(app, agent, monkeypatch):
+    monkeypatch.setattr(application_calls, "_RECENT", 1e6)
     id_ = post(app, "/v1/choose", {"arms": ARMS}).json()["id"]
     agent._client.store._db.execute("PRAGMA query_only=ON")
     assert get(app, "/readyz").status == 200  # nobody has noticed yet
+    monkeypatch.setattr(application_calls, "_RECENT", 0.0)
+    assert get(app, "/readyz").problem == "storage"  # it tries again after a while
+    monkeypatch.setattr(application_calls, "_RECENT", 1e6)
     assert post(app, "/v1/observe", {"id": id_, "reward": 1}).problem == "storage"
     assert get(app, "/readyz").problem == "storage"
     agent._client.store._db.execute("PRAGMA query_only=OFF")

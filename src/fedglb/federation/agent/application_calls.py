@@ -162,7 +162,7 @@ class ApplicationCalls:
                     arm=chosen.arm,
                     arm_id=None if arm_ids is None else arm_ids[arm],
                     score=chosen.score,
-                    width=_without_rounding(chosen.width, chosen.score),
+                    width=without_rounding(chosen.width, chosen.score),
                     propensity=chosen.propensity,
                     model=client.adopted,
                     propensity_error=chosen.propensity_error,
@@ -740,7 +740,7 @@ def _copied(sums: OwnSums) -> OwnSums:
     return made
 
 
-def _without_rounding(width: float, score: float) -> float:
+def without_rounding(width: float, score: float) -> float:
     """Return a width, or 0 where it is below 0 by rounding only; a draw may be below its mean."""
     return 0.0 if -_ROUNDING * max(1.0, abs(score)) <= width < 0.0 else width
 
