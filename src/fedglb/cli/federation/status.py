@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Table
 
 from fedglb.cli.common import CoordinatorFolder, Json, StateFile, console, in_words, print_json
 from fedglb.cli.report_errors import extra, fail, report_errors
@@ -15,6 +14,8 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fedglb.federation.coordinator.status import (
         CoordinatorStatus,
         PrivacyStatus,
@@ -180,6 +181,8 @@ def _promised(promise: PrivacyStatus | None, schedule: ScheduleStatus, now: floa
 
 
 def _members(found: CoordinatorStatus) -> Table:
+    from rich.table import Table
+
     ends = {each.name: each.ends for each in found.certificates}
     table = Table(box=None, pad_edge=False)
     for name in ("client", "here", "joined", "last seen"):
@@ -197,6 +200,8 @@ def _members(found: CoordinatorStatus) -> Table:
 
 
 def _updates(found: CoordinatorStatus) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     table.add_column("update", justify="right", no_wrap=True)
     table.add_column("when", no_wrap=True)
