@@ -68,12 +68,14 @@ class _Results(FunctionCache._impl_class):  # type: ignore[misc]
     _locator_classes = (_Locator,)
 
     def reduce(self, compiled: Any) -> Any:
-        """Return it for disk, without the code for others to link: they link parts, not entries.
+        """Return it for disk, without what is read with every kernel and never used.
 
-        That code would be read with every kernel: another 11 MB of an agent's memory.
+        This is the code for others to link, who link parts and not entries (11 MB of an agent's
+        memory), and environments without constants, for each of which a module is imported (4 MB).
         """
-        (name, kind, (machine_code, linkable)), *others = super().reduce(compiled)
-        return (name, kind, (machine_code, _names_in(linkable))), *others
+        (name, kind, (machine_code, linkable)), *others, environments = super().reduce(compiled)
+        code = name, kind, (machine_code, _names_in(linkable))
+        return code, *others, tuple(each for each in environments if each.consts)
 
 
 class _DiskCache(FunctionCache):  # type: ignore[misc]
