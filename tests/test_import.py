@@ -43,7 +43,10 @@ assert loaded()
             {"numba", "polars", "sklearn", "scipy", "matplotlib", "joblib", "nats"},
         ),
         ("import fedglb.studies.report", {"matplotlib"}),
-        ("import fedglb.cli", {"numba", "sklearn", "scipy", "matplotlib", "joblib", "nats"}),
+        (
+            "import fedglb.cli",
+            {"numba", "polars", "rich", "sklearn", "scipy", "matplotlib", "joblib", "nats"},
+        ),
     ],
 )
 def test_packages_are_imported_where_they_are_used(script, not_loaded):

@@ -18,12 +18,20 @@ AGENT = """
 import tempfile
 import numpy as np
 import fedglb as fg
+schema = fg.Features(arm={"price": fg.Number([0.0, 1.0])})
 with tempfile.TemporaryDirectory() as folder:
-    for explore in (0.0, 0.2):
-        with fg.Agent.open(f"{folder}/{explore}.db", fg.Problem(dim=4), explore=explore) as agent:
+    for explore, d in ((0.0, 4), (0.2, 40)):
+        with fg.Agent.open(f"{folder}/{explore}.db", fg.Problem(dim=d), explore=explore) as agent:
             for _ in range(3):
-                agent.observe(agent.choose(np.eye(4)).id, 1.0)
+                agent.observe(agent.choose(np.eye(d)).id, 1.0)
+            agent.preview(np.eye(d))
             agent.export()
+    with fg.Agent.open(f"{folder}/records.db", features=schema) as agent:
+        for k in range(60):
+            arms = [{"price": 0.01 * k}, {"price": 0.5}]
+            agent.observe(agent.choose(arms).id, k % 2)
+        agent.preview(arms)
+        assert agent.wait_for_model(1, 60.0)
 """
 PRESETS = """
 import fedglb as fg

@@ -25,6 +25,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.preload import preload as update_once
+from fedglb.kernels.ball import SMALL, projection
 from fedglb.links import LINKS, Poisson
 from fedglb.parts.choice import (
     Bank,
@@ -109,6 +110,7 @@ def _runs() -> Iterator[tuple[str, Callable[[], object]]]:
             yield f"{algorithm}, {engine}", _simulation(algorithm, env, engine)
     for link in LINKS.values():
         yield link.name, partial(_play_with, Problem(dim=3, link=link(), noise=1.0))
+    yield "many features", partial(projection, SMALL + 1)
     yield "recorded rewards", _recorded
     yield "an agent", _agent
     yield "fixed models", lambda: fixed_models(env, _STEPS, [1], jobs=1)

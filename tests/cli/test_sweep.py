@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import fedglb as fg
-from fedglb.cli import progress
+from fedglb.cli import sweep_view
 from fedglb.studies import Finished, SweepStatus
 from tests.cli.in_process import fedglb
 from tests.studies.tiny import tables, toml
@@ -96,9 +96,9 @@ def status(count):
 
 def test_without_a_terminal_there_is_a_line_every_30_seconds(monkeypatch, capsys):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(progress, "announce_compilation", lambda: None)
-    with progress.view() as tell:
+    monkeypatch.setattr(sweep_view.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sweep_view, "announce_compilation", lambda in_workers: None)
+    with sweep_view.view() as tell:
         for second in range(100):
             now[0] = float(second)
             tell("[/red]", status(2))
@@ -115,19 +115,19 @@ def test_without_a_terminal_there_is_a_line_every_30_seconds(monkeypatch, capsys
 
 def test_what_has_no_status_says_that_it_goes_on(monkeypatch, capsys):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(progress, "announce_compilation", lambda: None)
-    monkeypatch.setattr(progress, "_LOOK_EVERY", 0.001)
+    monkeypatch.setattr(sweep_view.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sweep_view, "announce_compilation", lambda in_workers: None)
+    monkeypatch.setattr(sweep_view, "_LOOK_EVERY", 0.001)
     heard = threading.Event()
-    shown = progress._Lines._print
+    shown = sweep_view._Lines._print
 
     def hear(lines, text):
         shown(lines, text)
         if "running" in text:
             heard.set()
 
-    monkeypatch.setattr(progress._Lines, "_print", hear)
-    with progress.view() as tell:
+    monkeypatch.setattr(sweep_view._Lines, "_print", hear)
+    with sweep_view.view() as tell:
         tell("search", None)
         now[0] = 120.0
         assert heard.wait(600)
@@ -138,7 +138,7 @@ def test_the_live_view_shows_what_was_asked_for():
     from rich.console import Console
 
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(progress.drawing("tiny", status(12)))
+    console.print(sweep_view.drawing("tiny", status(12)))
     text = console.export_text()
     console.file.close()
     for part in ("12/20 runs", "500 interactions/s", "6 s left", "best trade-offs", "c0", "c11"):
@@ -147,4 +147,4 @@ def test_the_live_view_shows_what_was_asked_for():
 
 
 def test_nothing_is_known_before_the_first_interaction():
-    assert "unknown time left" in progress.in_a_line(SweepStatus(3, (), 0, 100, 0.0))
+    assert "unknown time left" in sweep_view.in_a_line(SweepStatus(3, (), 0, 100, 0.0))

@@ -8,12 +8,14 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
-from rich.console import Console
 
 from fedglb.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 JsonEvents: TypeAlias = Annotated[
@@ -60,6 +62,8 @@ def in_panel(panel: str) -> Callable[..., Any]:
 
 def console(stderr: bool = False) -> Console:
     """Return a console that prints text as it is, and wraps no line."""
+    from rich.console import Console
+
     return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 

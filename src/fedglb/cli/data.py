@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from fedglb.cli.common import Json, console, print_json
 from fedglb.environments.datasets import DATASETS, Dataset, fetch, find
@@ -53,6 +52,8 @@ def list_data(as_json: Json = False) -> None:
     if as_json:
         print_json([_plain(*row) for row in rows])
         return
+    from rich.table import Table
+
     table = Table()
     table.add_column("name")
     for column in ("rows", "features"):

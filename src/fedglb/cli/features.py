@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
 import typer
-from rich.table import Table
 
 from fedglb.cli.common import Json, console, print_json, say
 from fedglb.cli.json_lines import json_lines
@@ -17,6 +15,9 @@ from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput, Place, relocated, under
 from fedglb.features import Features
 from fedglb.features.infer import Proposal, propose
+
+if TYPE_CHECKING:
+    import polars as pl
 
 app = typer.Typer(no_args_is_help=True, help="Look at a schema of records, or propose one.")
 
@@ -48,6 +49,8 @@ def show(
         for place, name in enumerate(features.names):
             typer.echo(f"{place:>5}  {name}")
         return
+    from rich.table import Table
+
     table = Table()
     table.add_column("field or cross", overflow="fold")
     table.add_column("kind", no_wrap=True)
@@ -169,6 +172,8 @@ def _line(path: Place, lines: list[int]) -> Place:
 
 
 def _parquet(path: Path) -> pl.DataFrame:
+    import polars as pl
+
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -14,7 +14,6 @@ from fedglb.cli.common import console
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.operator.nats_server import ServerFault
-from fedglb.studies import SweepFailed
 
 _INTERRUPTED = 130
 _OPTIONS = {"folder": "--out", "jobs": "--jobs", "cluster": "--cluster", "profile": "--profile"}
@@ -32,8 +31,12 @@ def report_errors(
     the remedy if another process has the agent's or coordinator's file open; `names` maps an
     argument to its name on this command line.
     """
-    resume = "" if place is None else f"; {_KEPT}"
-    called = names if place is None else {**_OPTIONS, **names}
+    resume, called = "", names
+    faults: tuple[type[Exception], ...] = (ServerFault, sqlite3.Error)
+    if place is not None:
+        from fedglb.studies import SweepFailed
+
+        resume, called, faults = f"; {_KEPT}", {**_OPTIONS, **names}, (*faults, SweepFailed)
     try:
         yield
     except InvalidInput as error:
@@ -49,7 +52,7 @@ def report_errors(
     except Unavailable as error:
         text = str(error)
         fail(f"{text.partition(', and one process')[0]}: {if_open}" if if_open else text, 1)
-    except (SweepFailed, ServerFault, sqlite3.Error) as error:
+    except faults as error:
         fail(f"{error}{resume}", 1)
     except OSError as error:
         where = error.filename or place or "the folder"

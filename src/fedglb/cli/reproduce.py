@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedglb.cli.common import Jobs, Json, console, in_words, print_json
-from fedglb.cli.progress import view
 from fedglb.cli.report_errors import fail, report_errors
 from fedglb.errors import InvalidInput
 
@@ -54,6 +53,7 @@ def reproduce(
 
     Example: fedglb reproduce synthetic
     """
+    from fedglb.cli.sweep_view import view
     from fedglb.studies.run.estimate import estimate
     from fedglb.studies.run.reproduce import reproduce as run
     from fedglb.studies.spec.plan import find

@@ -11,10 +11,9 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterable
-from typing import Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
-from rich.table import Table
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import (
@@ -28,13 +27,14 @@ from fedglb.algorithms.catalog import (
 )
 from fedglb.cli.common import Json, console, finite, print_json
 from fedglb.cli.progress import progress
-from fedglb.environments import Synthetic
 from fedglb.errors import InvalidInput, integer, names_near, one_of
 from fedglb.links import LINKS
 from fedglb.parts.trigger import Clock
 from fedglb.privacy import PrivacyStatement
 from fedglb.problem_table import ProblemTable
-from fedglb.simulation import ENGINES, EngineName, Run, simulate
+
+if TYPE_CHECKING:
+    from fedglb.simulation import EngineName, Run
 
 #: Keys of the problem, the environment and the run: default and meaning.
 _KEYS: dict[str, tuple[Any, str]] = {
@@ -93,7 +93,7 @@ def run(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seeds parameter, arms and noise.")] = 0,
-    engine: Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}.")] = "compiled",
+    engine: Annotated[str, typer.Option(help="compiled, reference.")] = "compiled",
     as_json: Json = False,
     show_help: Annotated[
         bool, typer.Option("--help", help="Show this message or, with ALGORITHM, its keys.")
@@ -114,6 +114,9 @@ def run(
     if show_help:
         _show_keys(algorithm)
         return
+    from fedglb.environments import Synthetic
+    from fedglb.simulation import ENGINES, simulate
+
     one_of("--engine", engine, ENGINES)
     given = _tables(pairs or ())
     takes = parameters(algorithm)
@@ -182,6 +185,8 @@ def _algorithm(name: str, given: dict[str, Any]) -> Algorithm:
 
 def _show_keys(algorithm: str) -> None:
     """Print a preset's description and its keys with their defaults."""
+    from rich.table import Table
+
     text = inspect.cleandoc(ALGORITHMS[algorithm].__doc__ or "")
     summary = text.partition("\n\nParameters\n")[0].split("\n\n")
     out = console()
@@ -215,6 +220,8 @@ def _statement(found: PrivacyStatement) -> dict[str, Any]:
 
 
 def _show(result: Run) -> None:
+    from rich.table import Table
+
     p, out = result.parameters, console()
     out.print(
         f"{p['algorithm']} on {p['environment']}, {p['link']} link: "

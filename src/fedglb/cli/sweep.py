@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
 import typer
-from rich.table import Table
 
 from fedglb.cli.common import Jobs, Json, console, finite, print_json, say
-from fedglb.cli.progress import view
 from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
-from fedglb.studies import Experiment, SweepResult, read_experiment
-from fedglb.studies.results.tables import distinct, repeated
-from fedglb.studies.run.sweep import run_sweep
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fedglb.studies import Experiment, SweepResult
 
 
 def sweep(
@@ -41,6 +40,10 @@ def sweep(
 
     Example: fedglb sweep experiments/small.toml --jobs 2
     """
+    from fedglb.cli.sweep_view import view
+    from fedglb.studies import read_experiment
+    from fedglb.studies.run.sweep import run_sweep
+
     with report_errors(seeds="--seeds"):
         experiment = read_experiment(file, _seeds(seeds), say)
     folder = Path("results") / experiment.name if out is None else Path(out)
@@ -72,7 +75,10 @@ def summarise(runs: pl.DataFrame) -> pl.DataFrame:
     With fewer than 5 seeds it has no standard error, median and number of stuck runs. Seeds that
     are the same run count as one.
     """
+    import polars as pl
+
     from fedglb.studies.report.summary import spread  # imports SciPy: only needed for results
+    from fedglb.studies.results.tables import distinct
 
     return (
         distinct(runs)
@@ -107,6 +113,8 @@ def _list(experiment: Experiment, folder: Path, *, as_json: bool) -> None:
 
 
 def _plain(result: SweepResult, summary: pl.DataFrame, folder: Path) -> dict[str, Any]:
+    from fedglb.studies.results.tables import repeated
+
     names = ("name", "identity", "started", "wall_seconds", "seeds")
     return {
         "folder": str(folder),
@@ -117,7 +125,10 @@ def _plain(result: SweepResult, summary: pl.DataFrame, folder: Path) -> dict[str
 
 
 def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
+    from rich.table import Table
+
     from fedglb.studies.report.summary import STUCK_MEANS
+    from fedglb.studies.results.tables import repeated
 
     manifest = result.manifest
     table = Table(

@@ -24,7 +24,7 @@ def warm_up(as_json: Json = False) -> None:
         raise InvalidInput("NUMBA_CACHE_DIR", place.folder, allowed)
     from fedglb.warm_up import runs, warm_up
 
-    with progress("compiling", len(runs())) as tell:
+    with progress("compiling", len(runs()), "30 to 90 s") as tell:
         warm_up(tell)
     size = sum(path.stat().st_size for path in Path(place.folder).rglob("*") if path.is_file())
     new, known = counts.compiled, counts.loaded

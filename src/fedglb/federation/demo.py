@@ -251,7 +251,9 @@ class Demo:
         table, names = self._plan.table, self._plan.names
         operator.init(place, "demo", table, names, [host], port, bind=host)
         if cache().fresh:
-            self._event("compiling the kernels (once; later runs start at once)")
+            self._event(
+                "compiling the kernels: 10 to 30 s, once (later starts take about a second)"
+            )
             preload(table.build())
 
     def _start_all(self, group: int) -> None:

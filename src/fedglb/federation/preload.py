@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.federation.agreement import Agreement
+from fedglb.kernels.scoring import into_columns
 from fedglb.protocol import Client, Coordinator
 from fedglb.protocol.messages import Message
 
@@ -29,6 +30,7 @@ def _update_once(agreement: Agreement, alone: bool) -> None:
     coordinator = Coordinator(algorithm, setting, [name])
     arm = np.zeros((1, setting.problem.dim))
     arm[0, 0] = 1.0
+    into_columns(arm, np.empty((setting.problem.dim, 1)), 1.0)  # of an agent's `choose`
     client.choose(arm)
     client.observe(arm[0], min(1.0, agreement.reward_limit or 1.0), t=1)
     if alone or algorithm.global_update is None:

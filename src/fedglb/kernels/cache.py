@@ -17,6 +17,7 @@ import os
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,10 +38,14 @@ class KernelsNotKept(UserWarning):
 
 @dataclass
 class Counts:
-    """How many of the package's kernels this process compiled, and found on disk."""
+    """How many of the package's kernels this process compiled, and found on disk.
+
+    `tell` is called before the first is compiled.
+    """
 
     compiled: int = 0
     loaded: int = 0
+    tell: Callable[[], object] | None = None
 
 
 counts = Counts()

@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fedglb.federation.agent.activity import Activity, Period
-from fedglb.federation.coordinator.events import UpdateStatus
-from fedglb.federation.coordinator.status import MemberStatus
+
+if TYPE_CHECKING:  # an agent alone has no coordinator
+    from fedglb.federation.coordinator.events import UpdateStatus
+    from fedglb.federation.coordinator.status import MemberStatus
 
 _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _MAX_UPDATES, _MAX_DOTS, _MAX_BARS = 200, 100, 15

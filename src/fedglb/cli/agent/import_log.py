@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import polars as pl
 import typer
 
 from fedglb.cli.agent.problem import AgentProblem
@@ -23,6 +22,9 @@ from fedglb.federation.agent.application_calls import check_id
 from fedglb.io.atomic import checksum
 from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _problem = in_panel("The agent's problem, as in its application")
 _NAMES = {
@@ -197,6 +199,8 @@ def _rows(file: Path, reward: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _parquet_rows(file: Path, reward: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    import polars as pl
+
     table = _table(file, [("--reward", reward)])
     parts = {side: _side(table, side) for side in ("context", "arm")}
     if parts["arm"] is None and table.schema.get("record") == pl.String:  # an agent's export
@@ -217,6 +221,8 @@ def _parquet_rows(file: Path, reward: str) -> Iterator[tuple[str, dict[str, Any]
 
 def _side(table: pl.DataFrame, side: str) -> list[Any] | None:
     """Return the records of context or arm; None: the file has none."""
+    import polars as pl
+
     if isinstance(table.schema.get(side), pl.Struct):
         return table[side].to_list()
     names = [name for name in table.columns if name.startswith(f"{side}.")]
@@ -230,6 +236,8 @@ def _side(table: pl.DataFrame, side: str) -> list[Any] | None:
 
 def _vectors(file: Path, columns: list[str], reward: str, dim: int) -> Samples:
     """Return the samples of a Parquet file of vectors."""
+    import polars as pl
+
     table = _table(file, [("--columns", name) for name in columns] + [("--reward", reward)])
     kept = table.filter(table[reward].is_not_null())
     if kept.is_empty():
@@ -251,6 +259,8 @@ def _vectors(file: Path, columns: list[str], reward: str, dim: int) -> Samples:
 
 def _table(file: Path, wanted: list[tuple[str, str]]) -> pl.DataFrame:
     """Return a Parquet file that has these columns, each named by an option."""
+    import polars as pl
+
     try:
         table = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:

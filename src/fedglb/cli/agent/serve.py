@@ -124,6 +124,7 @@ def serve(
         number("shutdown_timeout", shutdown_timeout, above=0.0)
         mode = int(one_of("socket_mode", socket_mode, _MODES), 8)
         listen = Listen.parse(http, token_file, tls_cert, tls_key, socket, mode)
+        announce_compilation()
         given = AgentProblem.of(bundle, features, ProblemTable(dim, link, radius))
         about = {"client": given.client, "dim": str(given.problem.dim)}
         if given.federation is not None:
@@ -131,7 +132,6 @@ def serve(
         from fedglb.federation import Agent
 
         _log_to_output(as_json)
-        announce_compilation()
         with explain_delay(lambda: "still opening: kernels are compiled, or samples replayed"):
             agent = Agent.open(
                 file, given.problem, bundle=bundle, features=given.features, strict=strict,

@@ -12,8 +12,8 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from fedglb.cli.common import console
 from fedglb.cli.report_errors import extra, fail, report_errors
 
 _INTERRUPTED = 130
@@ -88,9 +88,9 @@ def _interruptible() -> Iterator[None]:
 @contextmanager
 def _progress() -> Iterator[Callable[[str, bool], None]]:
     """Give a function that shows events and, on a terminal's last line, the progress."""
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
-    with console.status("starting") as status:
-        yield lambda text, event: console.print(text) if event else status.update(text)
+    out = console(stderr=True)
+    with out.status("starting") as status:
+        yield lambda text, event: out.print(text) if event else status.update(text)
 
 
 def _text(found: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from fedglb.cli.common import (
     print_keys_made_here,
     seconds,
 )
+from fedglb.cli.progress import announce_compilation
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.errors import InvalidInput, one_of, relocated
 from fedglb.features import Features
@@ -236,6 +237,7 @@ def init(
         {"name": preset, **chosen}, reward_limit, minimum=least,
     )  # fmt: skip
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
+    announce_compilation("1 to 3 s")
     with report_errors(**renamed):
         requests = [KeyRequest.read(path) for path in request or []]
         if features is not None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Table
 
 from fedglb.cli.common import CoordinatorFolder, Json, StateFile, console, in_words, print_json
 from fedglb.cli.report_errors import extra, fail, report_errors
@@ -16,6 +15,8 @@ from fedglb.federation.errors import Unavailable
 from fedglb.privacy import spent_text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fedglb.federation.coordinator.status import (
         CoordinatorStatus,
         PrivacyStatus,
@@ -186,6 +187,8 @@ def _promised(promise: PrivacyStatus | None, schedule: ScheduleStatus, now: floa
 
 
 def _members(found: CoordinatorStatus) -> Table:
+    from rich.table import Table
+
     ends = {each.name: each.ends for each in found.certificates}
     table = Table(box=None, pad_edge=False)
     for name in ("client", "here", "joined", "last seen"):
@@ -205,6 +208,8 @@ def _members(found: CoordinatorStatus) -> Table:
 
 
 def _updates(found: CoordinatorStatus) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     table.add_column("update", justify="right", no_wrap=True)
     table.add_column("when", no_wrap=True)

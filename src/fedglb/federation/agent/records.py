@@ -56,7 +56,7 @@ def is_records(arms: object, context: object = None) -> bool:
 def marks_of(records: Sequence[Record]) -> FloatArray:
     """Return two numbers for each record, equal for equal records; shape (2, n)."""
     digests = b"".join(blake2b(as_json(record), digest_size=8).digest() for record in records)
-    return np.frombuffer(digests, "<u4").reshape(-1, 2).T.astype(float)
+    return np.frombuffer(digests, "<u4").reshape(-1, 2).T.astype(float, order="C")
 
 
 def encoded_rows(
