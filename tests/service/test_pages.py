@@ -19,10 +19,13 @@ from tests.service.asgi import get, post
 
 #: The names that applications in other languages rest on: none may change or go.
 FIELDS = {
-    "Choose": ["arms", "ids", "t", "key", "context", "exclude"],
+    "Choose": ["arms", "ids", "t", "key", "context", "exclude", "explore"],
     "Preview": ["arms", "ids", "context", "exclude"],
     "Previewed": ["arms"],
     "Observe": ["id", "reward"],
+    "FreezeBody": ["update"],
+    "UnfreezeBody": [],
+    "Unfrozen": ["frozen"],
     "BatchBody": ["batch"],
     "Observed": ["id"],
     "ChooseResult": ["status", "decision", "problem"],
@@ -36,12 +39,13 @@ FIELDS = {
 OF_DECISION = {
     "id", "arm", "arm_id", "score", "width", "propensity", "model", "propensity_error",
 }  # fmt: skip
-OF_STATUS = {"connected", "admitted", "refused", "model", "samples", "requested_at"}
+OF_STATUS = {"connected", "admitted", "refused", "model", "samples", "requested_at", "frozen"}
 WANTED_PATHS = {
     ("POST", "/v1/choose"), ("POST", "/v1/choose/batch"), ("POST", "/v1/observe"),
     ("POST", "/v1/observe/batch"), ("GET", "/v1/status"), ("GET", "/v1/export"),
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("POST", "/v1/preview"),
-    ("GET", "/v1/model"), ("GET", "/v1/explain"),
+    ("GET", "/v1/model"), ("GET", "/v1/explain"), ("POST", "/v1/freeze"),
+    ("POST", "/v1/unfreeze"),
 }  # fmt: skip
 PROBLEMS = {
     "invalid-input", "malformed", "too-large", "too-slow", "not-json", "unauthorized", "forbidden",

@@ -19,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.federation import Agent, AgentStatus, Decision
 from fedglb.federation.agent.explain import Explanation, LearnedModel
+from fedglb.federation.frozen import Frozen
 from fedglb.service.agent_page import AgentPage
 from fedglb.service.guard import Access, Guard, Handler
 from fedglb.service.messages import (
@@ -27,6 +28,7 @@ from fedglb.service.messages import (
     ChooseBatch,
     ChooseResult,
     ChooseResults,
+    FreezeBody,
     Observe,
     ObserveBatch,
     Observed,
@@ -35,6 +37,8 @@ from fedglb.service.messages import (
     Preview,
     Previewed,
     ProblemDetails,
+    UnfreezeBody,
+    Unfrozen,
 )
 from fedglb.service.metrics import Metrics, agent_metrics
 from fedglb.service.openapi import VERSION, Path, openapi
@@ -85,6 +89,11 @@ PATHS = (
     Path("/v1/explain", "GET", "Return why an arm was played.", Explanation, details=
          "What each feature of the arm and of the runner-up adds, by the present model.",
          problems=(400, 404, 410, 503), parameters=(_ID,)),
+    Path("/v1/freeze", "POST", "Choose with the model of an update from now on.", Frozen,
+         FreezeBody, "Learning goes on. The models of the last ten updates are kept.", _POSTED,
+         example={"update": 12}),
+    Path("/v1/unfreeze", "POST", "Choose with the newest model again.", Unfrozen, UnfreezeBody,
+         "The answer has the operator's word, if that holds.", _POSTED, example={}),
     Path("/v1/status", "GET", "Return the agent's status.", AgentStatus, problems=(503,)),
     Path("/v1/export", "GET", "Return the log, one row per decision.",
          ("application/x-ndjson", "application/vnd.apache.parquet"), problems=(400, 503),
@@ -97,6 +106,8 @@ PATHS = (
 _decode_choose = msgspec.json.Decoder(Choose).decode
 _decode_observe = msgspec.json.Decoder(Observe).decode
 _decode_batch = msgspec.json.Decoder(BatchBody).decode
+_decode_freeze = msgspec.json.Decoder(FreezeBody).decode
+_decode_unfreeze = msgspec.json.Decoder(UnfreezeBody).decode
 _decode_preview = msgspec.json.Decoder(Preview).decode
 _encode = msgspec.json.Encoder().encode  # NaN and infinity become null
 _JSON = "application/json"
@@ -172,6 +183,8 @@ class AgentApi:
             "/v1/preview": self.preview,
             "/v1/model": self.model,
             "/v1/explain": self.explain,
+            "/v1/freeze": self.freeze,
+            "/v1/unfreeze": self.unfreeze,
             "/v1/status": self.status,
             "/v1/export": self.export,
             "/healthz": self.health,
@@ -217,7 +230,7 @@ class AgentApi:
         asked = _decode_choose(body)
         return self._agent.choose(
             self._arms(asked, body), asked.ids, context=asked.context, exclude=asked.exclude,
-            t=asked.t, key=asked.key,
+            t=asked.t, key=asked.key, explore=asked.explore,
         )  # fmt: skip
 
     def _observe(self, body: bytes | msgspec.Raw) -> Observed:
@@ -299,6 +312,19 @@ class AgentApi:
             self._arms(asked, body), asked.ids, context=asked.context, exclude=asked.exclude
         )
         return _json(Previewed(found))
+
+    async def freeze(self, request: Request) -> Response:
+        """Answer `POST /v1/freeze`."""
+        body = await self._body(request)
+        asked = _decode_freeze(body)
+        _check_names(body, 1)
+        return _json(self._agent.freeze(asked.update))
+
+    async def unfreeze(self, request: Request) -> Response:
+        """Answer `POST /v1/unfreeze`."""
+        _decode_unfreeze(await self._body(request))
+        self._agent.unfreeze()
+        return _json(Unfrozen(self._agent.status.frozen))
 
     async def model(self, request: Request) -> Response:
         """Answer `GET /v1/model`."""

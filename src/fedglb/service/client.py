@@ -26,6 +26,7 @@ from fedglb.features.encode import Record
 from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailable
 from fedglb.federation.agent.explain import Explanation, LearnedModel, PreviewedArm
 from fedglb.federation.agent.records import is_records
+from fedglb.federation.frozen import Frozen
 from fedglb.service.connections import Answer, Connections
 from fedglb.service.messages import ObserveResults, Previewed, ProblemDetails
 from fedglb.service.problem import raised
@@ -118,12 +119,13 @@ class AgentClient:
         exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
+        explore: float | None = None,
     ) -> Decision:
         """Choose one of the arms.
 
         Parameters
         ----------
-        arms, ids, context, exclude, t
+        arms, ids, context, exclude, t, explore
             As in `Agent.choose`.
         key
             A name of this request: a repeated key, also from another process, returns the same
@@ -137,12 +139,12 @@ class AgentClient:
         Raises
         ------
         InvalidInput
-            `arms`, `ids`, `context`, `exclude`, `t` or `key` are invalid.
+            `arms`, `ids`, `context`, `exclude`, `t`, `key` or `explore` are invalid.
         Unavailable
             The service did not answer within `patience`, or refused.
         """
-        body = self._get("POST", "/v1/choose", _keyed(arms, ids, context, exclude, t, key))
-        return _decision(msgspec.json.decode(body))
+        asked = _keyed(arms, ids, context, exclude, t, key, explore)
+        return _decision(msgspec.json.decode(self._get("POST", "/v1/choose", asked)))
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Report the reward of a decision; when this returns, the sample is in the agent's file.
@@ -185,7 +187,7 @@ class AgentClient:
         list of Decision or Exception
             A decision for each, or the error that `choose` would have raised.
         """
-        optional = ("ids", "context", "exclude", "t", "key")
+        optional = ("ids", "context", "exclude", "t", "key", "explore")
         batch = [_keyed(r["arms"], *(r.get(name) for name in optional)) for r in requests]
         found = msgspec.json.decode(self._get("POST", "/v1/choose/batch", {"batch": batch}))
         return [
@@ -276,6 +278,35 @@ class AgentClient:
         """
         found = self._get("POST", "/v1/preview", _request(arms, ids, context, exclude))
         return msgspec.json.decode(found, type=Previewed).arms
+
+    # -- an earlier model -----------------------------------------------------------------------
+
+    def freeze(self, update: int | None = None) -> Frozen:
+        """Choose with the model of an update from now on, as `Agent.freeze`; learning goes on.
+
+        Parameters
+        ----------
+        update
+            Its number; None: the newest that the agent has.
+
+        Returns
+        -------
+        Frozen
+            The model, since when, and by whose word.
+
+        Raises
+        ------
+        InvalidInput
+            The model of that update is not kept.
+        Unavailable
+            The service did not answer within `patience`, or refused.
+        """
+        found = self._get("POST", "/v1/freeze", {"update": update})
+        return msgspec.json.decode(found, type=Frozen)
+
+    def unfreeze(self) -> None:
+        """Choose with the newest model again, unless the operator says otherwise."""
+        self._get("POST", "/v1/unfreeze", {})
 
     # -- status and log -------------------------------------------------------------------------
 
@@ -398,9 +429,10 @@ class AsyncAgentClient:
         exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
+        explore: float | None = None,
     ) -> Decision:
         """Choose one of the arms."""
-        given = {"context": context, "exclude": exclude, "t": t, "key": key}
+        given = {"context": context, "exclude": exclude, "t": t, "key": key, "explore": explore}
         return await self._run(lambda: self._client.choose(arms, ids, **given))  # type: ignore[arg-type]
 
     @_sections_of(AgentClient.observe)
@@ -443,6 +475,15 @@ class AsyncAgentClient:
             lambda: self._client.preview(arms, ids, context=context, exclude=exclude)
         )
 
+    @_sections_of(AgentClient.freeze)
+    async def freeze(self, update: int | None = None) -> Frozen:
+        """Choose with the model of an update from now on; learning goes on."""
+        return await self._run(lambda: self._client.freeze(update))
+
+    async def unfreeze(self) -> None:
+        """Choose with the newest model again, unless the operator says otherwise."""
+        await self._run(self._client.unfreeze)
+
     async def status(self) -> AgentStatus:
         """Return the agent's status."""
         return await self._run(lambda: self._client.status)
@@ -473,12 +514,15 @@ def _keyed(
     exclude: Sequence[str | int] | None,
     t: int | None,
     key: str | None,
+    explore: float | None,
 ) -> dict[str, object]:
     """Return the body of a request to choose, always with a key, so that it may be sent twice."""
     asked = _request(arms, ids, context, exclude)
     asked["key"] = secrets.token_urlsafe(12) if key is None else key
     if t is not None:
         asked["t"] = int(t)
+    if explore is not None:
+        asked["explore"] = float(explore)
     return asked
 
 

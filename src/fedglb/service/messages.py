@@ -8,6 +8,7 @@ import msgspec
 
 from fedglb.federation import Decision
 from fedglb.federation.agent.explain import PreviewedArm
+from fedglb.federation.frozen import Frozen
 
 
 class Choose(msgspec.Struct, forbid_unknown_fields=True):
@@ -19,6 +20,7 @@ class Choose(msgspec.Struct, forbid_unknown_fields=True):
     key: str | None = None
     context: dict[str, Any] | None = None
     exclude: list[str | int] = []
+    explore: float | None = None
 
 
 class Preview(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +43,22 @@ class Observe(msgspec.Struct, forbid_unknown_fields=True):
 
     id: str
     reward: float
+
+
+class FreezeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The update whose model the agent chooses with; null: the newest that it has."""
+
+    update: int | None = None
+
+
+class UnfreezeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing: choose with the newest model again."""
+
+
+class Unfrozen(msgspec.Struct):
+    """What still holds: the operator's word, or nothing."""
+
+    frozen: Frozen | None
 
 
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):

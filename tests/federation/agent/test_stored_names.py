@@ -16,7 +16,7 @@ from tests.federation.helpers.agent_driver import Alone, feed
 
 PROBLEM = fg.Problem(dim=3)
 AGREED = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=1)
-VERSION = 3
+VERSION = 4
 APPLICATION_ID = 0x6167656E
 COLUMNS = {
     "facts": ["name", "value"],
@@ -26,7 +26,8 @@ COLUMNS = {
         "room", "revision", "record",
     ],
     "snapshots": ["number", "last_sequence", "withdrawn"],
-    "adopted_model": ["one", "number", "last_sequence", "base"],
+    "models": ["number", "last_sequence", "base", "kept"],
+    "frozen": ["by", "since", "number", "last_sequence", "base"],
     "offers": ["number", "arms", "records"],
     "absorbed": ["key", "samples", "at"],
     "releases": [
@@ -39,7 +40,7 @@ COLUMNS = {
 }  # fmt: skip
 INDEXES = {"decisions_by_key", "samples", "waiting"}
 FACTS = {"agreement", "instance", "seed", "last_number", "expired"}
-#: The arrays of adopted_model.base: a client's state, and in it the shared model. Its fields are
+#: The arrays of models.base: a client's state, and in it the shared model. Its fields are
 #: the stored names.
 STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.radius_terms"}
 
@@ -94,6 +95,6 @@ def test_arrays_of_the_adopted_model(path, algorithm, more):
         feed(agent, np.random.default_rng(0), 4)
         Alone(agent).update(agent, t=4)
     db = sqlite3.connect(path)
-    [(base,)] = db.execute("SELECT base FROM adopted_model").fetchall()
+    [(base,)] = db.execute("SELECT base FROM models").fetchall()
     db.close()
     assert set(unpack(base)) == STATE | more

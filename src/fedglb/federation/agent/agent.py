@@ -31,12 +31,14 @@ from fedglb.federation.agent.explain import (
     PreviewedArm,
     learned_model,
 )
+from fedglb.federation.agent.frozen import freeze, unfreeze
 from fedglb.federation.agent.own_updates import OwnUpdates
 from fedglb.federation.agent.schema_change import newest_schema, opened_client
 from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.errors import Unavailable
+from fedglb.federation.frozen import Frozen
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.preload import preload
 from fedglb.federation.sqlite import named_damage
@@ -255,6 +257,7 @@ class Agent:
         exclude: Sequence[str | int] = (),
         t: int | None = None,
         key: str | None = None,
+        explore: float | None = None,
     ) -> Decision:
         """Choose one of the arms, and write the decision into the file.
 
@@ -280,6 +283,10 @@ class Agent:
         key
             A name of this request, 1 to 200 characters. A repeated key with the same arms returns
             the same decision, also after a crash: a caller without an answer may ask again.
+        explore
+            The share of `Agent.open` for this decision: 0 where a customer or a page must get the
+            algorithm's own choice. (What the algorithm itself draws stays random.) None: the
+            agent's share.
 
         Returns
         -------
@@ -289,8 +296,8 @@ class Agent:
         Raises
         ------
         InvalidInput
-            `arms`, `ids`, `context`, `exclude`, `t` or `key` are invalid; or the key belongs to
-            another request. Nothing is chosen or written.
+            `arms`, `ids`, `context`, `exclude`, `t`, `key` or `explore` are invalid; or the key
+            belongs to another request. Nothing is chosen or written.
 
         Examples
         --------
@@ -307,7 +314,7 @@ class Agent:
         ...     agent.choose(items, ids=["pen", "book", "gift"], exclude=["pen", "gift"]).arm_id
         'book'
         """
-        return self._calls.choose(arms, ids, t, key, context, exclude)
+        return self._calls.choose(arms, ids, t, key, context, exclude, explore)
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Learn from the reward of a decision; when this returns, the sample is in the file.
@@ -506,7 +513,8 @@ class Agent:
 
         They are gone from the file and from the agent's own state at once. A shared model that
         was fitted with them is replaced by the next global update, which no longer contains
-        them. The agent withdraws from an update in progress that contains them.
+        them; `freeze` cannot go back to it. The agent withdraws from an update in progress that
+        contains them.
 
         With `fedglb_private` each sample is sent once, in sums. Samples that were sent stay in the
         model, because nothing can be subtracted from a released sum. Later releases and the file
@@ -649,6 +657,56 @@ class Agent:
         """The schema by which records become arms; None: the agent takes vectors only."""
         return self._client.agreement.features
 
+    # -- an earlier model -------------------------------------------------------------------------
+
+    def freeze(self, update: int | None = None) -> Frozen:
+        """Choose with the model of an update from now on; learning and updates go on.
+
+        Also after a restart, until `unfreeze`. The model is that of the update alone, without
+        samples that came later. The last ten are kept. A federation's operator can freeze, too;
+        while that stands, it counts.
+
+        `forget` drops the models that were fitted with the forgotten samples, and a change of the
+        schema drops all: if the frozen one is among them, the agent chooses with the newest again,
+        and the log has a warning.
+
+        Parameters
+        ----------
+        update
+            Its number, as `Decision.model` has it; None: the newest that the agent has.
+
+        Returns
+        -------
+        Frozen
+            The model, since when, and by whose word.
+
+        Raises
+        ------
+        InvalidInput
+            The model of that update is not kept.
+
+        Examples
+        --------
+        >>> import time
+        >>> import fedglb as fg
+        >>> schema = fg.Features(arm={"colour": fg.Category(["red", "blue"])})
+        >>> with fg.Agent.open(getfixture("tmp_path") / "shop.db", features=schema) as agent:
+        ...     _ = agent.absorb([{"colour": "red"}, {"colour": "blue"}] * 20, [1.0, 0.0] * 20)
+        ...     while not agent.status.model:  # made in the background
+        ...         time.sleep(0.01)
+        ...     frozen = agent.freeze()
+        ...     agent.choose([{"colour": "red"}]).model == frozen.update
+        True
+        """
+        return freeze(self._client, update)
+
+    def unfreeze(self) -> None:
+        """Choose with the newest model again; no effect if the agent is not frozen.
+
+        If the operator has frozen the federation, that stays.
+        """
+        unfreeze(self._client)
+
     # -- the federation ---------------------------------------------------------------------------
 
     def request_update(self) -> None:
@@ -709,7 +767,7 @@ class Agent:
             connected, session.admitted, session.refused, client.adopted, len(client.samples),
             requested_at, self._client.expired, session.answers.privacy(),
             0 if self._client.encoder is None else self._client.encoder.ignored,
-            None if agreement.features is None else agreement.revision,
+            None if agreement.features is None else agreement.revision, self._client.frozen,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from fedglb.features.encode import Record
 from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
 from fedglb.federation.agent.explain import Explanation, PreviewedArm, explained, previewed
+from fedglb.federation.agent.frozen import decide, exploring, read_frozen_again
 from fedglb.federation.agent.log_reader import LogEnd
 from fedglb.federation.agent.records import (
     Offer,
@@ -76,12 +77,13 @@ class ApplicationCalls:
         key: str | None = None,
         context: Record | None = None,
         exclude: Sequence[str | int] = (),
+        explore: float | None = None,
     ) -> Decision:
         """Choose an arm and write the decision to the file."""
         left = _eligible(arms, ids, exclude)
         if left is None:
-            return self._choose(arms, ids, t, key, context)
-        decision = self._choose(_at(arms, left), _at(ids, left), t, key, context)
+            return self._choose(arms, ids, t, key, context, explore)
+        decision = self._choose(_at(arms, left), _at(ids, left), t, key, context, explore)
         return replace(decision, arm=left[decision.arm])
 
     def _choose(
@@ -91,8 +93,10 @@ class ApplicationCalls:
         t: int | None,
         key: str | None,
         context: Record | None,
+        explore: float | None,
     ) -> Decision:
         durable, encoder = self._durable, self._durable.encoder
+        algorithm = exploring(durable, explore)
         table, columns, offer = self._arms(arms, context)
         arm_ids = _checked_ids(ids, len(table))
         if t is not None:
@@ -110,7 +114,7 @@ class ApplicationCalls:
             # A rule's t is the decision's number, not the shared clock, which any application or
             # agent can put far ahead.
             names = client.names(_marks(columns, offer, arm_ids), arm_ids)
-            chosen = client.decide(columns, index, names=names, logged=True)
+            chosen = decide(durable, columns, index, names, algorithm)
             record = None if offer is None else offer.kept(chosen.arm, chosen.runner_up, arm_ids)
             pending = PendingDecision(prefix, now, t, chosen.row, record, revision)
             decision = Decision(
@@ -120,7 +124,7 @@ class ApplicationCalls:
                 score=chosen.score,
                 width=chosen.width,
                 propensity=chosen.propensity,
-                model=client.adopted,
+                model=durable.chooser.adopted,
                 propensity_error=chosen.propensity_error,
             )
             expired = self._expiring(now)
@@ -396,6 +400,7 @@ class ApplicationCalls:
             durable.releases = reduced.withdrawn() if withdraws else reduced
             if gone:
                 durable.hold(fresh, durable.numbers.without(gone))
+                read_frozen_again(durable)
             durable.stale = False
             return True
 

@@ -26,6 +26,7 @@ from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
+from fedglb.federation.frozen import Frozen, read_frozen
 from fedglb.privacy import state
 from fedglb.provenance import release
 
@@ -133,6 +134,8 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     secure_sums: SumsStatus | None = None
     caveats: tuple[str, ...] = ()  # limits of the proofs: see `Algorithm.caveats`
     weights: tuple[Weight, ...] = ()  # the strongest of the model, where there is a schema
+    frozen: Frozen | None = None  # the model that all clients choose with; None: the newest
+    kept: tuple[int, ...] = ()  # the updates whose models are kept
 
     @property
     def present(self) -> int:
@@ -218,6 +221,8 @@ def status_of(
         ),
         caveats=session.agreement.algorithm.caveats(session.agreement.problem, federated=True),
         weights=session.weights(),
+        frozen=session.frozen,
+        kept=tuple(session.kept_models()),
     )  # fmt: skip
 
 
@@ -232,8 +237,9 @@ def stored_status(
     store = CoordinatorStore.copy_of(file)
     try:
         session = CoordinatorSession(
-            bundle.agreement, store, CoordinatorPolicy(), lambda event: None
-        )
+            bundle.agreement, store, CoordinatorPolicy(), lambda event: None,
+            frozen=read_frozen(bundle.folder),
+        )  # fmt: skip
         history = History(store.last_updates(MOST_UPDATES))
         return status_of(bundle, session, history, certificates)
     finally:
