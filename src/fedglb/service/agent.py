@@ -7,7 +7,7 @@ import dataclasses
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -150,7 +150,27 @@ def make_app(
     metrics = Metrics(lambda: agent_metrics(agent))
     described = openapi(PATHS, token=access.token is not None)
     api = AgentApi(agent, limits, metrics, about or {}, described)
-    return Guard(api.handlers(), access, metrics, limits.max_concurrent)
+    handlers = api.handlers() | shared_handlers([agent], metrics)
+    return Guard(handlers, access, metrics, limits.max_concurrent)
+
+
+def shared_handlers(agents: Sequence[Agent], metrics: Metrics) -> dict[str, tuple[str, Handler]]:
+    """Return the handlers of the paths that a service has once, however many agents it has."""
+
+    async def health(_: Request) -> Response:
+        return _json({"status": "ok", "version": VERSION})  # the process answers
+
+    async def ready(_: Request) -> Response:
+        for agent in agents:
+            agent.status  # noqa: B018 (raises if it is closed; its federation may be away)
+        return _json({"status": "ready"})
+
+    async def measured(_: Request) -> Response:
+        return metrics.answer()
+
+    out: dict[str, Handler] = {"/healthz": health, "/readyz": ready, "/metrics": measured}
+    out |= dict.fromkeys(("/page.css", "/agent.js", "/icon.svg"), static_file)
+    return {path: ("GET", handler) for path, handler in out.items()}
 
 
 class AgentApi:
@@ -167,11 +187,14 @@ class AgentApi:
         metrics: Metrics,
         about: Mapping[str, str],
         described: Mapping[str, Any],
+        name: str = "",
     ) -> None:
-        self._agent, self._limits, self._metrics = agent, limits, metrics
-        self._page, self._described = AgentPage(agent, metrics, about), described
+        self._agent, self._limits = agent, limits
+        self._page, self._described = AgentPage(agent, metrics, about, name), described
         self._exports = 0
-        self._docs = TEMPLATES.get_template("docs.html").render(described=described)
+        self._docs = TEMPLATES.get_template("docs.html").render(
+            described=described, place=f"/{name}/openapi.json" if name else "/openapi.json"
+        )
 
     def handlers(self) -> dict[str, tuple[str, Handler]]:
         """Return the method and the handler of each path."""
@@ -187,13 +210,10 @@ class AgentApi:
             "/v1/unfreeze": self.unfreeze,
             "/v1/status": self.status,
             "/v1/export": self.export,
-            "/healthz": self.health,
-            "/readyz": self.ready,
-            "/metrics": self.metrics,
         }
         pages: dict[str, Handler] = {"/": self.page, "/docs": self.docs, "/openapi.json": self.json}
-        pages |= dict.fromkeys(("/page.css", "/agent.js", "/icon.svg"), static_file)
-        out = {path.path: (path.method, described[path.path]) for path in PATHS}
+        methods = {path.path: path.method for path in PATHS}
+        out = {path: (methods[path], handler) for path, handler in described.items()}
         return out | {path: ("GET", handler) for path, handler in pages.items()}
 
     # -- choose and observe ----------------------------------------------------------------------
@@ -349,19 +369,6 @@ class AgentApi:
         """Answer `GET /v1/status`."""
         return _json(self._agent.status)
 
-    async def health(self, _: Request) -> Response:
-        """Answer `GET /healthz`: the process answers."""
-        return _json({"status": "ok", "version": VERSION})
-
-    async def ready(self, _: Request) -> Response:
-        """Answer `GET /readyz`: the agent answers, with or without its federation."""
-        self._check_open()
-        return _json({"status": "ready"})
-
-    async def metrics(self, _: Request) -> Response:
-        """Answer `GET /metrics`."""
-        return self._metrics.answer()
-
     async def page(self, _: Request) -> Response:
         """Answer `GET /`."""
         return await self._page.document()
@@ -377,7 +384,7 @@ class AgentApi:
     async def export(self, request: Request) -> Response:
         """Answer `GET /v1/export`: the log in pieces, from a thread."""
         name = one_of("format", request.query_params.get("format", "ndjson"), _FORMATS)
-        self._check_open()  # before an answer begins
+        _ = self._agent.status  # raises if the agent is closed, before an answer begins
         if self._exports >= self._limits.max_exports:
             detail = f"{self._exports} exports are running: try again"
             raise Refused(503, "busy", detail, {"Retry-After": "5"})
@@ -386,10 +393,6 @@ class AgentApi:
 
     def _exported(self) -> None:
         self._exports -= 1
-
-    def _check_open(self) -> None:
-        """Raise `Unavailable` if the agent is closed."""
-        _ = self._agent.status
 
 
 def _too_large(limit: int) -> Refused:

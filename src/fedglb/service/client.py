@@ -27,6 +27,7 @@ from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailabl
 from fedglb.federation.agent.explain import Explanation, LearnedModel, PreviewedArm
 from fedglb.federation.agent.records import is_records
 from fedglb.federation.frozen import Frozen
+from fedglb.federation.names import check_name
 from fedglb.service.connections import Answer, Connections
 from fedglb.service.messages import ObserveResults, Previewed, ProblemDetails
 from fedglb.service.problem import raised
@@ -65,6 +66,8 @@ class AgentClient:
         Seconds for which a call is repeated; 0: one try.
     cafile
         For https: a file of trusted certificates; None: the system's.
+    model
+        The name of the model, where the service has several (``--config``); None: it has one.
 
     Raises
     ------
@@ -102,11 +105,13 @@ class AgentClient:
         timeout: float = 10.0,
         patience: float = 30.0,
         cafile: str | os.PathLike[str] | None = None,
+        model: str | None = None,
     ) -> None:
         number("timeout", timeout, above=0.0)
         self._patience = number("patience", patience, at_least=0.0)
         tls = None if cafile is None else ssl.create_default_context(cafile=cafile)
         self._url, self._connections = url, Connections(url, token, timeout, tls)
+        self._calls = "/v1/" if model is None else f"/v1/{check_name('model', model)}/"
 
     # -- the two calls --------------------------------------------------------------------------
 
@@ -343,6 +348,7 @@ class AgentClient:
     def _ask(self, method: str, path: str, value: object) -> tuple[Answer, bool]:
         """Return the answer, and whether an earlier try may have been carried out."""
         body = None if value is None else msgspec.json.encode(value)
+        path = path.replace("/v1/", self._calls, 1)
         end, wait, unsure = time.monotonic() + self._patience, _FIRST_WAIT, False
         while True:
             try:
@@ -380,7 +386,7 @@ class AsyncAgentClient:
 
     Parameters
     ----------
-    url, token, timeout, patience, cafile
+    url, token, timeout, patience, cafile, model
         As in `AgentClient`.
     connections
         Concurrent calls; others wait.
@@ -412,9 +418,12 @@ class AsyncAgentClient:
         timeout: float = 10.0,
         patience: float = 30.0,
         cafile: str | os.PathLike[str] | None = None,
+        model: str | None = None,
         connections: int = 16,
     ) -> None:
-        self._client = AgentClient(url, token, timeout=timeout, patience=patience, cafile=cafile)
+        self._client = AgentClient(
+            url, token, timeout=timeout, patience=patience, cafile=cafile, model=model
+        )
         self._threads = ThreadPoolExecutor(
             integer("connections", connections), thread_name_prefix="fedglb-client"
         )
