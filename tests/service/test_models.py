@@ -76,6 +76,9 @@ def test_every_path_is_there_once_for_each_model(app, agents):
 def test_the_pages(app, agents):
     post(app, "/v1/mail/choose", {"arms": RECORDS})
     text = get(app, "/").body.decode()
+    assert "not connected" not in text
+    away = {"mail": Model(agents["mail"], {"federation": "shops"})}
+    assert "not connected" in get(make_models_app(away), "/").body.decode()
     for name in agents:
         assert f'<a href="/{name}/">{name}</a>' in text
     text = get(app, "/mail/").body.decode()

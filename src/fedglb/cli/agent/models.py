@@ -11,8 +11,11 @@ from typing import Any
 
 import msgspec
 
-from fedglb.errors import InvalidInput, relocated, under
+from fedglb.errors import InvalidInput, Place, relocated, under
 from fedglb.io.toml import convert, read_file
+
+#: What a table calls the file and the name of a model.
+_KEYS: dict[Place, Place] = {("path",): ("file",), ("model",): ()}
 
 
 def options_of(command: Callable[..., None], panel: str) -> dict[str, Any]:
@@ -64,9 +67,8 @@ def in_table(path: Path | None, name: str) -> Iterator[None]:
             raise
 
 
-def _key(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Return the table's name for what `Agent.open` and the service call otherwise."""
-    return {("path",): ("file",), ("model",): ()}.get(place, place)
+def _key(place: Place) -> Place:
+    return _KEYS.get(place, place)
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
