@@ -23,7 +23,7 @@ from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
-from fedglb.federation.coordinator.service import serve
+from fedglb.federation.coordinator.service import opened, serve
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import operator
 from fedglb.problem_table import ProblemTable
@@ -120,7 +120,9 @@ def _serve(folder: Path, policy: CoordinatorPolicy, events: Any) -> None:
     def on_event(event: CoordinatorEvent) -> None:
         events.put((event.kind, {**event.facts, "time": time.time()}))
 
-    serve(Bundle.read(folder / COORDINATOR), folder / "coordinator.db", policy, on_event)
+    bundle, state = Bundle.read(folder / COORDINATOR), folder / "coordinator.db"
+    with opened(bundle, state) as store:
+        serve(bundle, store, state, policy, on_event)
 
 
 def cpu_seconds(pid: int) -> float:

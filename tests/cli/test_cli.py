@@ -97,7 +97,7 @@ def commands(group: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 
 def test_every_help_shows_an_example_of_its_command():
     found = list(commands(get_command(app)))
-    assert len(found) == 27
+    assert len(found) == 29
     for words in found:
         text = " ".join(fedglb(*words, "--help").stdout.split())
         assert re.search(rf"Example: (\w+=\S+ )?fedglb {' '.join(words)}\b", text), words

@@ -56,13 +56,14 @@ ROUNDS = 2  # of every update
 AGENT = {
     "INSERT INTO decisions": EACH, "UPDATE decisions": EACH, "observe returned": EACH,
     "send SyncRequest": 1, "INSERT INTO snapshots": 1, "send Covariance": 1,
-    "send Derivatives": ROUNDS, "BEGIN": 1, "REPLACE INTO adopted_model": 1,
+    "send Derivatives": ROUNDS, "BEGIN": 1, "INSERT INTO models": 1, "DELETE FROM models": 1,
     "DELETE FROM snapshots": 1, "COMMIT": 1, "send Heartbeat": 1,
 }  # fmt: skip
 HEAD = {
     "INSERT INTO started_updates": 1, "send SumsRequest": 3, "send Evaluate": 3 * ROUNDS,
     "BEGIN": 1, "REPLACE INTO facts": 1, "REPLACE INTO state": 1, "UPDATE members": 1,
     "DELETE FROM started_updates": 1, "UPDATE started_updates": 1,
+    "INSERT INTO models": 1, "DELETE FROM models": 1,
     "INSERT INTO finished_updates": 1, "INSERT INTO left_out": 1, "DELETE FROM left_out": 1,
     "COMMIT": 1, "send NewModel": 3,
 }  # fmt: skip

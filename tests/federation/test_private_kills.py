@@ -34,8 +34,8 @@ KILLS = 9
 #: The places that processes come to in every phase.
 AGENT = {
     "UPDATE decisions": EACH, "BEGIN": 2, "INSERT INTO snapshots": 1, "UPDATE releases": 2,
-    "INSERT INTO releases": 1, "COMMIT": 2, "send BatchSums": 1, "REPLACE INTO adopted_model": 1,
-    "DELETE FROM snapshots": 1,
+    "INSERT INTO releases": 1, "COMMIT": 2, "send BatchSums": 1, "INSERT INTO models": 1,
+    "DELETE FROM models": 1, "DELETE FROM snapshots": 1,
 }  # fmt: skip
 HEAD = {
     "BEGIN": 2, "INSERT INTO started_updates": 1, "REPLACE INTO facts": 1, "COMMIT": 2,

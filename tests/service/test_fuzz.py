@@ -14,9 +14,10 @@ from tests.service.asgi import JSON, ask
 
 POSTS = (
     "/v1/choose", "/v1/observe", "/v1/choose/batch", "/v1/observe/batch", "/v1/preview",
-    "/v1/request-update",
+    "/v1/request-update", "/v1/freeze", "/v1/unfreeze",
 )  # fmt: skip
 NAMES = ["arms", "ids", "t", "key", "id", "reward", "batch", "context", "exclude", "price", "x"]
+NAMES += ["update", "explore"]
 ALLOWED = {200, 202, 400, 404, 409, 410, 413, 415}
 ODD = [
     b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1e999", b"1e-999", b"-0.0", b"9" * 400,
@@ -67,6 +68,10 @@ def right(rng: random.Random, path: str, ids: list[str]) -> dict:
         return {}
     if path == "/v1/observe":
         return {"id": rng.choice([*ids[-3:], "x-1"]), "reward": rng.choice([0, 1, 0.5, 2, -1])}
+    if path == "/v1/freeze":
+        return rng.choice([{}, {"update": rng.choice([None, 0, 1, 2, -1, 2**70, 1.5])}])
+    if path == "/v1/unfreeze":
+        return {}
     count = rng.choice([0, 1, 2, 3])
     dims = rng.choices([2, 2, 2, 3], k=count)
     asked = {"arms": [[rng.uniform(-0.8, 0.8) for _ in range(dim)] for dim in dims]}
@@ -82,6 +87,8 @@ def right(rng: random.Random, path: str, ids: list[str]) -> dict:
         asked["t"] = rng.choice([0, 1, 5, 2**40, 2**60, -1])
     if rng.random() < 0.3:
         asked["key"] = rng.choice(["k1", "k2", "", "ß", "x" * 300])
+    if rng.random() < 0.2:
+        asked["explore"] = rng.choice([0, 0.0, 0.5, 1, 2, -1])
     return asked
 
 

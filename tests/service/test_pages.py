@@ -19,15 +19,27 @@ from tests.service.asgi import get, post
 
 #: The names that applications in other languages rest on: none may change or go.
 FIELDS = {
-    "Choose": ["arms", "ids", "t", "key", "context", "exclude"],
+    "Choose": [
+        "arms", "ids", "t", "key", "context", "exclude", "count", "subject", "prefetch", "played",
+        "propensity", "explore",
+    ],
+    "Ranking": ["ranking"],
+    "ObserveRanking": ["ids", "clicked"],
+    "Activate": ["ids"],
+    "Forget": ["ids", "subject"],
+    "Forgotten": ["forgotten"],
+    "Done": ["ids"],
     "Preview": ["arms", "ids", "context", "exclude"],
     "Previewed": ["arms"],
     "Observe": ["id", "reward"],
+    "FreezeBody": ["update"],
+    "UnfreezeBody": [],
+    "Unfrozen": ["frozen"],
     "BatchBody": ["batch"],
     "Observed": ["id"],
     "RequestUpdate": [],
     "UpdateRequested": ["model"],
-    "ChooseResult": ["status", "decision", "problem"],
+    "ChooseResult": ["status", "decision", "ranking", "problem"],
     "ObserveResult": ["status", "problem"],
     "ChooseResults": ["results"],
     "ObserveResults": ["results"],
@@ -36,14 +48,27 @@ FIELDS = {
     ],
 }  # fmt: skip
 OF_DECISION = {
-    "id", "arm", "arm_id", "score", "width", "propensity", "model", "propensity_error",
+    "id", "arm", "arm_id", "score", "width", "propensity", "model", "propensity_error", "kept",
+    "proposed",
 }  # fmt: skip
-OF_STATUS = {"connected", "admitted", "refused", "model", "samples", "requested_at"}
+OF_STATUS = {
+    "connected",
+    "admitted",
+    "refused",
+    "model",
+    "samples",
+    "requested_at",
+    "frozen",
+    "defaulted",
+    "replaced",
+}
 WANTED_PATHS = {
     ("POST", "/v1/choose"), ("POST", "/v1/choose/batch"), ("POST", "/v1/observe"),
     ("POST", "/v1/observe/batch"), ("GET", "/v1/status"), ("GET", "/v1/export"),
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("POST", "/v1/preview"),
     ("GET", "/v1/model"), ("GET", "/v1/explain"), ("POST", "/v1/request-update"),
+    ("POST", "/v1/freeze"), ("POST", "/v1/unfreeze"), ("POST", "/v1/observe/ranking"),
+    ("POST", "/v1/activate"), ("POST", "/v1/forget"), ("GET", "/v1/compare"),
 }  # fmt: skip
 PROBLEMS = {
     "invalid-input", "malformed", "too-large", "too-slow", "not-json", "unauthorized", "forbidden",

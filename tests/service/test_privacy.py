@@ -28,6 +28,7 @@ EXPORT = "/v1/export"
 CALLS = {
     "/v1/choose", "/v1/choose/batch", "/v1/observe", "/v1/observe/batch", "/v1/preview",
     "/v1/explain", "/v1/request-update", "/v1/observe/ranking", "/v1/activate", "/v1/forget",
+    "/v1/freeze", "/v1/unfreeze",
 }  # fmt: skip
 UP = ("/..", "/../..", "/../../..", "/%2e%2e", "/%2e%2e/%2e%2e", "/..%2f..", "/.%2e", "/..\\..")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import logging
 import signal
 import socket
 import ssl
@@ -13,10 +12,8 @@ import sys
 import threading
 
 import pytest
-from typer.testing import CliRunner
 
 import fedglb as fg
-from fedglb.cli import app
 from fedglb.federation import AlreadyObserved, Unavailable, UnknownDecision
 from fedglb.federation.operator.authority import Authority
 from tests.federation.helpers.json_processes import Service
@@ -46,17 +43,6 @@ def notified(tmp_path, monkeypatch):
         out.bind(place)
         out.settimeout(PATIENCE)
         yield out
-
-
-@pytest.fixture
-def serve():
-    """`fedglb agent serve` in this process, for what is refused; what it logs leaves no trace."""
-    loggers = [logging.getLogger(name) for name in ("fedglb", "uvicorn")]
-    before = [(each.level, each.handlers[:]) for each in loggers]
-    yield lambda *options: CliRunner().invoke(app, ["agent", "serve", *map(str, options)])
-    for each, (level, handlers) in zip(loggers, before, strict=True):
-        each.setLevel(level)
-        each.handlers[:] = handlers
 
 
 @pytest.mark.slow  # kill -9 under load: `test_kills.py`
@@ -157,8 +143,10 @@ def test_options_that_are_refused_before_there_is_a_file(tmp_path, monkeypatch, 
         ("--dim or --features is required without --bundle", []),
         ("--dim and --bundle exclude each other", ["--bundle", "nothing", *ALONE]),
     ):
-        found = serve("a.db", *options)
-        assert (found.exit_code, said in found.output) == (2, True), found.output
+        error = serve("a.db", *options).exception
+        assert isinstance(error, fg.InvalidInput), options
+        assert said in str(error)
+        assert list(tmp_path.iterdir()) == [], options
 
 
 def raw(port: int, data: bytes) -> bytes:

@@ -7,7 +7,7 @@ import dataclasses
 import re
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path as FilePath
@@ -21,6 +21,7 @@ from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.federation import Agent, AgentStatus, Decision, Unavailable
 from fedglb.federation.agent.comparison import Comparison
 from fedglb.federation.agent.explain import Explanation, LearnedModel
+from fedglb.federation.frozen import Frozen
 from fedglb.io.json_names import RepeatedName, check_names
 from fedglb.service.agent_page import AgentPage
 from fedglb.service.guard import Access, Guard, Handler
@@ -34,6 +35,7 @@ from fedglb.service.messages import (
     Done,
     Forget,
     Forgotten,
+    FreezeBody,
     Observe,
     ObserveBatch,
     Observed,
@@ -45,6 +47,8 @@ from fedglb.service.messages import (
     ProblemDetails,
     Ranking,
     RequestUpdate,
+    UnfreezeBody,
+    Unfrozen,
     UpdateRequested,
 )
 from fedglb.service.metrics import Metrics, agent_metrics
@@ -114,6 +118,11 @@ PATHS = (
     Path("/v1/request-update", "POST", "Request an update with all samples so far.",
          UpdateRequested, RequestUpdate, "It comes later: `model` in the status then grows.",
          (409, *_POSTED), example={}, status=202),
+    Path("/v1/freeze", "POST", "Choose with the model of an update from now on.", Frozen,
+         FreezeBody, "Learning goes on. The models of the last ten updates are kept.", _POSTED,
+         example={"update": 12}),
+    Path("/v1/unfreeze", "POST", "Choose with the newest model again.", Unfrozen, UnfreezeBody,
+         "The answer has the operator's word, if that holds.", _POSTED, example={}),
     Path("/v1/status", "GET", "Return the agent's status.", AgentStatus, problems=(503,)),
     Path("/v1/export", "GET", "Return the log, one row per decision.",
          ("application/x-ndjson", "application/vnd.apache.parquet"), problems=(400, 503),
@@ -127,6 +136,8 @@ PATHS = (
 _decode_choose = msgspec.json.Decoder(Choose).decode
 _decode_observe = msgspec.json.Decoder(Observe).decode
 _decode_batch = msgspec.json.Decoder(BatchBody).decode
+_decode_freeze = msgspec.json.Decoder(FreezeBody).decode
+_decode_unfreeze = msgspec.json.Decoder(UnfreezeBody).decode
 _decode_preview = msgspec.json.Decoder(Preview).decode
 _decode_ranking = msgspec.json.Decoder(ObserveRanking).decode
 _decode_activate = msgspec.json.Decoder(Activate).decode
@@ -172,7 +183,30 @@ def make_app(
     metrics = Metrics(lambda: agent_metrics(agent))
     described = openapi(PATHS, token=access.token is not None)
     api = AgentApi(agent, limits, metrics, about or {}, described)
-    return Guard(api.handlers(), access, metrics, limits.max_concurrent)
+    handlers = api.handlers() | shared_handlers([agent], metrics)
+    return Guard(handlers, access, metrics, limits.max_concurrent)
+
+
+def shared_handlers(agents: Sequence[Agent], metrics: Metrics) -> dict[str, tuple[str, Handler]]:
+    """Return the handlers of the paths that a service has once, however many agents it has."""
+
+    async def health(_: Request) -> Response:
+        return _json({"status": "ok", "version": VERSION})  # the process answers
+
+    async def ready(_: Request) -> Response:
+        for agent in agents:
+            try:
+                agent.check_ready()
+            except sqlite3.Error as error:
+                raise Refused(503, "storage", str(error)) from None
+        return _json({"status": "ready"})
+
+    async def measured(_: Request) -> Response:
+        return metrics.answer()
+
+    out: dict[str, Handler] = {"/healthz": health, "/readyz": ready, "/metrics": measured}
+    out |= dict.fromkeys(("/page.css", "/agent.js", "/icon.svg"), static_file)
+    return {path: ("GET", handler) for path, handler in out.items()}
 
 
 class AgentApi:
@@ -189,11 +223,14 @@ class AgentApi:
         metrics: Metrics,
         about: Mapping[str, str],
         described: Mapping[str, Any],
+        name: str = "",
     ) -> None:
-        self._agent, self._limits, self._metrics = agent, limits, metrics
-        self._page, self._described = AgentPage(agent, metrics, about), described
+        self._agent, self._limits = agent, limits
+        self._page, self._described = AgentPage(agent, metrics, about, name), described
         self._exports = 0
-        self._docs = TEMPLATES.get_template("docs.html").render(described=described)
+        self._docs = TEMPLATES.get_template("docs.html").render(
+            described=described, place=f"/{name}/openapi.json" if name else "/openapi.json"
+        )
 
     def handlers(self) -> dict[str, tuple[str, Handler]]:
         """Return the method and the handler of each path."""
@@ -210,15 +247,14 @@ class AgentApi:
             "/v1/model": self.model,
             "/v1/explain": self.explain,
             "/v1/request-update": self.request_update,
+            "/v1/freeze": self.freeze,
+            "/v1/unfreeze": self.unfreeze,
             "/v1/status": self.status,
             "/v1/export": self.export,
-            "/healthz": self.health,
-            "/readyz": self.ready,
-            "/metrics": self.metrics,
         }
         pages: dict[str, Handler] = {"/": self.page, "/docs": self.docs, "/openapi.json": self.json}
-        pages |= dict.fromkeys(("/page.css", "/agent.js", "/icon.svg"), static_file)
-        out = {path.path: (path.method, described[path.path]) for path in PATHS}
+        methods = {path.path: path.method for path in PATHS}
+        out = {path: (methods[path], handler) for path, handler in described.items()}
         return out | {path: ("GET", handler) for path, handler in pages.items()}
 
     # -- choose and observe ----------------------------------------------------------------------
@@ -260,7 +296,7 @@ class AgentApi:
             return self._agent.choose(
                 arms, asked.ids, context=asked.context, exclude=asked.exclude, t=asked.t,
                 key=asked.key, subject=asked.subject, prefetch=asked.prefetch,
-                played=asked.played, propensity=asked.propensity,
+                played=asked.played, propensity=asked.propensity, explore=asked.explore,
             )  # fmt: skip
         for name in ("played", "propensity"):
             if getattr(asked, name) is not None:
@@ -269,6 +305,7 @@ class AgentApi:
             self._agent.rank(
                 arms, asked.count, asked.ids, context=asked.context, exclude=asked.exclude,
                 t=asked.t, key=asked.key, subject=asked.subject, prefetch=asked.prefetch,
+                explore=asked.explore,
             )
         )  # fmt: skip
 
@@ -383,6 +420,19 @@ class AgentApi:
         )
         return _json(Previewed(found))
 
+    async def freeze(self, request: Request) -> Response:
+        """Answer `POST /v1/freeze`."""
+        body = await self._body(request)
+        asked = _decode_freeze(body)
+        check_names(body, 1)
+        return _json(self._agent.freeze(asked.update))
+
+    async def unfreeze(self, request: Request) -> Response:
+        """Answer `POST /v1/unfreeze`."""
+        _decode_unfreeze(await self._body(request))
+        self._agent.unfreeze()
+        return _json(Unfrozen(self._agent.status.frozen))
+
     async def model(self, request: Request) -> Response:
         """Answer `GET /v1/model`."""
         text = request.query_params.get("strongest")
@@ -416,22 +466,6 @@ class AgentApi:
         """Answer `GET /v1/status`."""
         return _json(self._agent.status)
 
-    async def health(self, _: Request) -> Response:
-        """Answer `GET /healthz`: the process answers."""
-        return _json({"status": "ok", "version": VERSION})
-
-    async def ready(self, _: Request) -> Response:
-        """Answer `GET /readyz`: the agent chooses, with or without its federation."""
-        try:
-            self._agent.check_ready()
-        except sqlite3.Error as error:
-            raise Refused(503, "storage", str(error)) from None
-        return _json({"status": "ready"})
-
-    async def metrics(self, _: Request) -> Response:
-        """Answer `GET /metrics`."""
-        return self._metrics.answer()
-
     async def page(self, _: Request) -> Response:
         """Answer `GET /`."""
         return await self._page.document()
@@ -447,7 +481,7 @@ class AgentApi:
     async def export(self, request: Request) -> Response:
         """Answer `GET /v1/export`: the log in pieces, from a thread."""
         name = one_of("format", request.query_params.get("format", "ndjson"), _FORMATS)
-        self._check_open()  # before an answer begins
+        _ = self._agent.status  # raises if the agent is closed, before an answer begins
         if self._exports >= self._limits.max_exports:
             detail = f"{self._exports} exports are running: try again"
             raise Refused(503, "busy", detail, {"Retry-After": "5"})
@@ -456,10 +490,6 @@ class AgentApi:
 
     def _exported(self) -> None:
         self._exports -= 1
-
-    def _check_open(self) -> None:
-        """Raise `Unavailable` if the agent is closed."""
-        _ = self._agent.status
 
 
 def _too_large(limit: int) -> Refused:

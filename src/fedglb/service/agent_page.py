@@ -32,8 +32,10 @@ _UNITS = {60.0: "minute", 300.0: "5 minutes", 900.0: "15 minutes", 3600.0: "hour
 class AgentPage:
     """Renders the page; `agent.js` renews its parts, and asks what the form's arms are worth."""
 
-    def __init__(self, agent: Agent, metrics: Metrics, about: Mapping[str, str]) -> None:
-        self._agent, self._metrics, self._about = agent, metrics, about
+    def __init__(
+        self, agent: Agent, metrics: Metrics, about: Mapping[str, str], name: str = ""
+    ) -> None:
+        self._agent, self._metrics, self._about, self._name = agent, metrics, about, name
         self._started, self._reading = time.time(), asyncio.Lock()
         self._recently: tuple[float, tuple[Activity, Comparison]] | None = (
             None  # and when it was read
@@ -57,10 +59,18 @@ class AgentPage:
             weights=model.strongest(_WEIGHTS), comparison=comparison,
             records=self._agent.features is not None,
             example=example(self._agent.features, len(model.weights)),
-            requests=sorted(self._metrics.counts().items()), version=VERSION,
-            started=self._started,
+            requests=self._requests(), version=VERSION, started=self._started,
+            name=self._name, place=f"/{self._name}" if self._name else "",
+            calls=f"/v1/{self._name}" if self._name else "/v1",
         )  # fmt: skip
         return Response(text, headers=_HEADERS, media_type="text/html")
+
+    def _requests(self) -> list[tuple[tuple[str, str], int]]:
+        """Return the counts of the requests, of several models those to this one."""
+        own, every = (f"/v1/{self._name}/", f"/{self._name}/"), self._metrics.counts()
+        return sorted(
+            each for each in every.items() if not self._name or each[0][0].startswith(own)
+        )
 
     async def _recent(self) -> tuple[Activity, Comparison]:
         """Return what the file says, read in a thread, and not for each reader of the page."""

@@ -28,6 +28,8 @@ from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailabl
 from fedglb.federation.agent.comparison import Comparison
 from fedglb.federation.agent.explain import Explanation, LearnedModel, PreviewedArm
 from fedglb.federation.agent.records import is_records
+from fedglb.federation.frozen import Frozen
+from fedglb.federation.names import check_name
 from fedglb.service.connections import Answer, Connections
 from fedglb.service.messages import ObserveResults, Previewed, ProblemDetails
 from fedglb.service.problem import raised
@@ -66,6 +68,8 @@ class AgentClient:
         Seconds for which a call is repeated; 0: one try.
     cafile
         For https: a file of trusted certificates; None: the system's.
+    model
+        The name of the model, where the service has several (``--config``); None: it has one.
 
     Raises
     ------
@@ -103,11 +107,13 @@ class AgentClient:
         timeout: float = 10.0,
         patience: float = 30.0,
         cafile: str | os.PathLike[str] | None = None,
+        model: str | None = None,
     ) -> None:
         number("timeout", timeout, above=0.0)
         self._patience = number("patience", patience, at_least=0.0)
         tls = None if cafile is None else ssl.create_default_context(cafile=cafile)
         self._url, self._connections = url, Connections(url, token, timeout, tls)
+        self._calls = "/v1/" if model is None else f"/v1/{check_name('model', model)}/"
 
     # -- the two calls --------------------------------------------------------------------------
 
@@ -124,12 +130,13 @@ class AgentClient:
         prefetch: bool = False,
         played: int | None = None,
         propensity: float | None = None,
+        explore: float | None = None,
     ) -> Decision:
         """Choose one of the arms.
 
         Parameters
         ----------
-        arms, ids, context, exclude, t, subject, prefetch, played, propensity
+        arms, ids, context, exclude, t, subject, prefetch, played, propensity, explore
             As in `Agent.choose`.
         key
             A name of this request: a repeated key, also from another process, returns the same
@@ -149,7 +156,7 @@ class AgentClient:
         """
         asked = _keyed(
             arms, ids, context, exclude, t=t, key=key, subject=subject, prefetch=prefetch or None,
-            played=played, propensity=propensity,
+            played=played, propensity=propensity, explore=explore,
         )  # fmt: skip
         return _decision(msgspec.json.decode(self._get("POST", "/v1/choose", asked)))
 
@@ -165,12 +172,13 @@ class AgentClient:
         key: str | None = None,
         subject: str | None = None,
         prefetch: bool = False,
+        explore: float | None = None,
     ) -> tuple[Decision, ...]:
         """Choose several arms, best first.
 
         Parameters
         ----------
-        arms, count, ids, context, exclude, t, subject, prefetch
+        arms, count, ids, context, exclude, t, subject, prefetch, explore
             As in `Agent.rank`.
         key
             As in `choose`.
@@ -189,7 +197,7 @@ class AgentClient:
         """
         asked = _keyed(
             arms, ids, context, exclude, t=t, key=key, subject=subject, prefetch=prefetch or None,
-            count=count,
+            count=count, explore=explore,
         )  # fmt: skip
         found = msgspec.json.decode(self._get("POST", "/v1/choose", asked))
         return tuple(map(_decision, found["ranking"]))
@@ -410,6 +418,35 @@ class AgentClient:
         """
         self._get("POST", "/v1/request-update", {})
 
+    # -- an earlier model -----------------------------------------------------------------------
+
+    def freeze(self, update: int | None = None) -> Frozen:
+        """Choose with the model of an update from now on, as `Agent.freeze`; learning goes on.
+
+        Parameters
+        ----------
+        update
+            Its number; None: the newest that the agent has.
+
+        Returns
+        -------
+        Frozen
+            The model, since when, and by whose word.
+
+        Raises
+        ------
+        InvalidInput
+            The model of that update is not kept.
+        Unavailable
+            The service did not answer within `patience`, or refused.
+        """
+        found = self._get("POST", "/v1/freeze", {"update": update})
+        return msgspec.json.decode(found, type=Frozen)
+
+    def unfreeze(self) -> None:
+        """Choose with the newest model again, unless the operator says otherwise."""
+        self._get("POST", "/v1/unfreeze", {})
+
     # -- status and log -------------------------------------------------------------------------
 
     @property
@@ -445,6 +482,7 @@ class AgentClient:
     def _ask(self, method: str, path: str, value: object) -> tuple[Answer, bool]:
         """Return the answer, and whether an earlier try may have been carried out."""
         body = None if value is None else msgspec.json.encode(value)
+        path = path.replace("/v1/", self._calls, 1)
         end, wait, unsure = time.monotonic() + self._patience, _FIRST_WAIT, False
         while True:
             try:
@@ -482,7 +520,7 @@ class AsyncAgentClient:
 
     Parameters
     ----------
-    url, token, timeout, patience, cafile
+    url, token, timeout, patience, cafile, model
         As in `AgentClient`.
     connections
         Concurrent calls; others wait.
@@ -514,9 +552,12 @@ class AsyncAgentClient:
         timeout: float = 10.0,
         patience: float = 30.0,
         cafile: str | os.PathLike[str] | None = None,
+        model: str | None = None,
         connections: int = 16,
     ) -> None:
-        self._client = AgentClient(url, token, timeout=timeout, patience=patience, cafile=cafile)
+        self._client = AgentClient(
+            url, token, timeout=timeout, patience=patience, cafile=cafile, model=model
+        )
         self._threads = ThreadPoolExecutor(
             integer("connections", connections), thread_name_prefix="fedglb-client"
         )
@@ -535,11 +576,13 @@ class AsyncAgentClient:
         prefetch: bool = False,
         played: int | None = None,
         propensity: float | None = None,
+        explore: float | None = None,
     ) -> Decision:
         """Choose one of the arms."""
         call = partial(
             self._client.choose, arms, ids, context=context, exclude=exclude, t=t, key=key,
             subject=subject, prefetch=prefetch, played=played, propensity=propensity,
+            explore=explore,
         )  # fmt: skip
         return await self._run(call)
 
@@ -556,11 +599,12 @@ class AsyncAgentClient:
         key: str | None = None,
         subject: str | None = None,
         prefetch: bool = False,
+        explore: float | None = None,
     ) -> tuple[Decision, ...]:
         """Choose several arms, best first."""
         call = partial(
             self._client.rank, arms, count, ids, context=context, exclude=exclude, t=t, key=key,
-            subject=subject, prefetch=prefetch,
+            subject=subject, prefetch=prefetch, explore=explore,
         )  # fmt: skip
         return await self._run(call)
 
@@ -626,6 +670,15 @@ class AsyncAgentClient:
     async def request_update(self) -> None:
         """Request an update with all samples so far, as `Agent.request_update` does."""
         await self._run(self._client.request_update)
+
+    @_sections_of(AgentClient.freeze)
+    async def freeze(self, update: int | None = None) -> Frozen:
+        """Choose with the model of an update from now on; learning goes on."""
+        return await self._run(lambda: self._client.freeze(update))
+
+    async def unfreeze(self) -> None:
+        """Choose with the newest model again, unless the operator says otherwise."""
+        await self._run(self._client.unfreeze)
 
     async def status(self) -> AgentStatus:
         """Return the agent's status."""

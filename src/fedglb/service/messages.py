@@ -8,6 +8,7 @@ import msgspec
 
 from fedglb.federation import Decision
 from fedglb.federation.agent.explain import PreviewedArm
+from fedglb.federation.frozen import Frozen
 
 
 class Choose(msgspec.Struct, forbid_unknown_fields=True):
@@ -24,6 +25,7 @@ class Choose(msgspec.Struct, forbid_unknown_fields=True):
     prefetch: bool = False
     played: int | None = None
     propensity: float | None = None
+    explore: float | None = None
 
 
 class Ranking(msgspec.Struct):
@@ -78,6 +80,22 @@ class Forgotten(msgspec.Struct):
     """The number of decisions that were deleted."""
 
     forgotten: int
+
+
+class FreezeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The update whose model the agent chooses with; null: the newest that it has."""
+
+    update: int | None = None
+
+
+class UnfreezeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing: choose with the newest model again."""
+
+
+class Unfrozen(msgspec.Struct):
+    """What still holds: the operator's word, or nothing."""
+
+    frozen: Frozen | None
 
 
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -105,6 +105,8 @@ def agent_metrics(agent: Agent) -> Iterator[Metric]:
         for name in ("epsilon", "budget", "releases"):
             text = f"`privacy.{name}` of the agent's status."
             yield _gauge(f"{_AGENT}privacy_{name}", text, getattr(status.privacy, name))
+    text = "The update whose model the agent is frozen at, 0 if it is not."
+    yield _gauge(_AGENT + "frozen", text, 0 if status.frozen is None else status.frozen.update)
     text = "Whether the coordinator refuses the agent."
     yield _gauge(_AGENT + "refused", text, status.refused is not None)
 
@@ -117,6 +119,10 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
         "connected": ("Whether it is connected to the NATS server.", status.connected),
         "updating": ("Whether an update is in progress.", status.updating is not None),
         "model": ("The number of the update that produced the newest model.", status.model),
+        "frozen": (
+            "The update whose model all clients choose with, 0 if not frozen.",
+            0 if status.frozen is None else status.frozen.update,
+        ),
         "members": ("Clients that were admitted or added.", len(status.members)),
         "members_present": ("Clients present.", status.present),
         "started_timestamp_seconds": ("When it started.", status.started or 0.0),

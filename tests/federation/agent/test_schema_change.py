@@ -411,9 +411,7 @@ def test_killed_at_any_write_it_ends_where_it_would_have(tmp_path, every):
 
     expected = {name: ending(copy(f"plain-{name}"), to) for name, to in SCHEMAS.items()}
     points = changed(copy("points.db"), NEW)
-    assert {"REPLACE INTO adopted_model", "UPDATE decisions", "UPDATE offers", "COMMIT"} <= set(
-        points
-    )
+    assert {"INSERT INTO models", "UPDATE decisions", "UPDATE offers", "COMMIT"} <= set(points)
     faults = [
         Fault(when, name, k + 1)
         for name, count in points.items()

@@ -30,7 +30,8 @@ COLUMNS = {
     "prefetched": DECISION,
     "late": ["number", "reward", "at"],
     "snapshots": ["number", "last_sequence", "withdrawn"],
-    "adopted_model": ["one", "number", "last_sequence", "base"],
+    "models": ["number", "last_sequence", "base", "kept"],
+    "frozen": ["by", "since", "number", "last_sequence", "base"],
     "offers": ["number", "arms", "records"],
     "absorbed": ["key", "samples", "at"],
     "releases": [
@@ -46,7 +47,7 @@ INDEXES = {
     "subjects", "waiting",
 }  # fmt: skip
 FACTS = {"agreement", "instance", "seed", "last_number", "expired", "defaulted", "replaced"}
-#: The arrays of adopted_model.base: a client's state, and in it the shared model. Its fields are
+#: The arrays of models.base: a client's state, and in it the shared model. Its fields are
 #: the stored names.
 STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.radius_terms"}
 
@@ -105,6 +106,6 @@ def test_arrays_of_the_adopted_model(path, algorithm, more):
         feed(agent, np.random.default_rng(0), 4)
         Alone(agent).update(agent, t=4)
     db = sqlite3.connect(path)
-    [(base,)] = db.execute("SELECT base FROM adopted_model").fetchall()
+    [(base,)] = db.execute("SELECT base FROM models").fetchall()
     db.close()
     assert set(unpack(base)) == STATE | more

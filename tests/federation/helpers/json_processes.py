@@ -191,7 +191,11 @@ def _visit(agent: Agent, seed: str, last: int) -> dict[str, Any]:
 
 def _status(agent: Agent) -> dict[str, Any]:
     found = agent.status
-    return {"samples": found.samples, "revision": found.revision, "admitted": found.admitted}
+    frozen = 0 if found.frozen is None else found.frozen.update
+    return {
+        "samples": found.samples, "revision": found.revision, "admitted": found.admitted,
+        "frozen": frozen,
+    }  # fmt: skip
 
 
 _COMMANDS = {

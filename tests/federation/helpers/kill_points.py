@@ -113,8 +113,8 @@ def install(faults: Faults) -> None:
 def statement(sql: str) -> str | None:
     """Name a statement that writes by its first words; None: it only reads.
 
-    >>> statement("REPLACE INTO adopted_model VALUES (1, ?, ?, ?)")
-    'REPLACE INTO adopted_model'
+    >>> statement("REPLACE INTO frozen VALUES (?, ?, ?, ?, ?)")
+    'REPLACE INTO frozen'
     """
     words = sql.split("(")[0].split()
     if words[0] not in WRITES:

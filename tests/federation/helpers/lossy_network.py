@@ -24,6 +24,7 @@ from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.store import CoordinatorStore
+from fedglb.federation.frozen import Frozen
 from fedglb.federation.wire.codec import Malformed, decode_down, encode
 from fedglb.federation.wire.messages import Goodbye, Upward
 from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel
@@ -133,6 +134,7 @@ class Harness:
         self.lost: Callable[[str, str, Any], bool] = lambda way, name, message: False
         self.events: list[CoordinatorEvent] = []
         self._wakes: list[tuple[float, str]] = []
+        self.frozen: Frozen | None = None  # what the operator's file says
         self.revisions: dict[int, set[int]] = {}  # of the schemas in each update
         self.nodes = {name: self._node(name, ord(name[-1])) for name in names}
         self.begin(after)
@@ -155,8 +157,9 @@ class Harness:
 
     def _start_session(self, after: int = 0) -> None:
         self.session = CoordinatorSession(
-            self.agreement, self.file, self.policy, self.events.append, after, lambda: self.now
-        )
+            self.agreement, self.file, self.policy, self.events.append, after, lambda: self.now,
+            frozen=self.frozen,
+        )  # fmt: skip
         self.tell(self.session.start(self.now))
 
     def change_features(self, features: fg.Features, *, to_nodes: bool = False) -> None:
@@ -168,6 +171,11 @@ class Harness:
                 node.agreement = self.agreement
         self.file.change_schema(self.agreement)
         self._start_session()
+
+    def freeze(self, update: int | None) -> None:
+        """Do as the service when it finds the operator's file; None: none any more."""
+        self.frozen = None if update is None else Frozen(update, self.now)
+        self.tell(self.session.freeze(self.frozen))
 
     def crash(self) -> None:
         """End the coordinator without writing anything, and start it again."""

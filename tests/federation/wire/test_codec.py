@@ -21,6 +21,7 @@ from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, d
 from fedglb.federation.wire.messages import (
     Admitted,
     Downward,
+    Freeze,
     Goodbye,
     Heartbeat,
     Hello,
@@ -87,6 +88,7 @@ def upward(d: int) -> list[Upward]:
         Hello("", BIG, "ä" * 200, {f"k{i}" + "ß" * 196: "v" * 200 for i in range(200)}),
         Heartbeat(0, BIG),
         Heartbeat(0, BIG, np.array([3.0, -0.0, 2.0, 5e-324])),
+        Heartbeat(0, BIG, np.array([3.0, -0.0, 2.0, 5e-324]), BIG),
         Goodbye(),
         Withdrawal(7),
         SyncRequest("c", BIG, 3),
@@ -108,6 +110,8 @@ def upward(d: int) -> list[Upward]:
 
 def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
+    effects = np.resize(v, 2 + ROWS * (d + 3))
+    full = SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, effects, few)
     return [
         Admitted(4),
         Admitted(4, BIG),
@@ -115,6 +119,9 @@ def downward(d: int) -> list[Downward]:
         Rejected("…" * 1000, member=True),
         NewSchema(2, 0, "{}"),
         NewSchema(BIG, BIG, "ü" * 2**19),
+        Freeze(0),
+        Freeze(BIG, 4, SharedModel(9, A, few, theta=v)),
+        Freeze(1, BIG, full),
         HelloRequest(),
         SessionKeys([]),
         SessionKeys(
@@ -132,15 +139,7 @@ def downward(d: int) -> list[Downward]:
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, b=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324), 4),
-        NewModel(
-            "c",
-            1,
-            5,
-            SharedModel(
-                9, A, few, v, v, symmetric(d, 2), 0.5, np.resize(v, 2 + ROWS * (d + 3)), few
-            ),
-            4,
-        ),
+        NewModel("c", 1, 5, full, 4),
         NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(max_numbers(d))))),
     ]
 
@@ -253,7 +252,7 @@ def fields(message: Upward | Downward) -> dict[str, Any]:
 
 
 def framed(body: object) -> bytes:
-    return b"fgb\x03" + msgspec.msgpack.encode(body)
+    return b"fgb\x04" + msgspec.msgpack.encode(body)
 
 
 D = 3
@@ -287,12 +286,21 @@ NO_KEYS = (
     *([[*GOOD_KEY[:k], wrong, *GOOD_KEY[k + 1 :]]] for k, wrong in
       enumerate(("a" * 65, -1, "s" * 65, b"k" * 31, b"s" * 81))),
 )  # fmt: skip
+MODEL: dict[str, tuple[object, ...]] = {
+    "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
+    "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
+    "model.ridge": NO_LOSS, "model.effects": NO_ROWS,
+    "model.ridges": tuple(value for value in NO_NUMBERS if value is not None),
+}  # fmt: skip
 REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Hello: {
         "instance": no_text(64), "update": NO_COUNT, "software": no_text(200),
         "agreement": NO_FACTS,
     },
-    Heartbeat: {"update": NO_COUNT, "requested_at": NO_COUNT, "rewards": NO_NUMBERS_GIVEN},
+    Heartbeat: {
+        "update": NO_COUNT, "requested_at": NO_COUNT, "rewards": NO_NUMBERS_GIVEN,
+        "frozen": NO_COUNT,
+    },
     Goodbye: {},
     Withdrawal: {"update": NO_COUNT},
     SyncRequest: {"t": NO_COUNT, "update": NO_COUNT},
@@ -315,6 +323,9 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Admitted: {"update": NO_COUNT, "released": NO_COUNT},
     Rejected: {"reason": no_text(1000), "member": NO_FLAG},
     NewSchema: {"revision": NO_COUNT, "after": NO_COUNT, "features": no_text(2**20)},
+    Freeze: {
+        "update": NO_COUNT, "models": NO_COUNT, "model": ([], {}, b"", "m", {"t": 1}), **MODEL,
+    },
     HelloRequest: {},
     SessionKeys: {"keys": NO_KEYS},
     SumOffer: {"update": NO_COUNT, "digest": NO_KEY, "model": NO_COUNT},
@@ -330,15 +341,13 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     },
     NewModel: {
         "update": NO_COUNT, "covered": NO_COUNT, "model": (None, [], {}, b"", "m", {"t": 1}),
-        "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
-        "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
-        "model.ridge": NO_LOSS, "model.effects": NO_ROWS, "models": NO_COUNT,
-        "model.ridges": [value for value in NO_NUMBERS if value is not None],
+        "models": NO_COUNT, **MODEL,
     },
 }  # fmt: skip
 OPTIONAL = {
-    "b", "hessian", "loss", "model", "rewards", "model.theta", "model.b", "model.gradient_matrix",
-    "model.ridge", "models", "released", "effects", "model.effects", "model.ridges",
+    "b", "hessian", "loss", "model", "rewards", "frozen", "model.theta", "model.b",
+    "model.gradient_matrix", "model.ridge", "models", "released", "effects", "model.effects",
+    "model.ridges",
 }  # fmt: skip
 
 
@@ -423,11 +432,11 @@ def test_another_dimension_truncated_and_extended(kind):
             decode(data + more, "c", D, ROWS)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 255])
 def test_another_version_is_named(version):
     data = b"fgb" + bytes([version]) + b"whatever is there"
     for decode in (decode_up, decode_down):
-        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 3\b") as caught:
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 4\b") as caught:
             decode(data, "c", D, ROWS)
         assert caught.value.version == version
 
@@ -435,14 +444,14 @@ def test_another_version_is_named(version):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"f", b"fgb", b"FGB\x03\x80", b"fgb\x03", b"fgb\x03\xc1", b"fgb\x03\x80",
-        b"fgb\x03\xdf\xff\xff\xff\xff", b"fgb\x03\xdd\xff\xff\xff\xff", b"fgb\x03\x81" * 9999,
-        b"fgb\x03" + b"\x81\xa1x" * 99_999, b"fgb\x03\x81\xa1x" + b"\x91" * 99_999,
-        b"fgb\x03\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
-        b"fgb\x03\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
-        b"fgb\x03\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
-        b"fgb\x03\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
-        b"fgb\x03" + b"\0" * wire.MAX_BYTES,
+        b"", b"f", b"fgb", b"FGB\x04\x80", b"fgb\x04", b"fgb\x04\xc1", b"fgb\x04\x80",
+        b"fgb\x04\xdf\xff\xff\xff\xff", b"fgb\x04\xdd\xff\xff\xff\xff", b"fgb\x04\x81" * 9999,
+        b"fgb\x04" + b"\x81\xa1x" * 99_999, b"fgb\x04\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
+        b"fgb\x04\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x04" + b"\0" * wire.MAX_BYTES,
     ],
     ids=range(17),
 )  # fmt: skip

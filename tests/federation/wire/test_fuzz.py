@@ -18,6 +18,7 @@ from fedglb.federation.wire.arrays import max_numbers
 from fedglb.federation.wire.codec import Malformed, decode_down, decode_up, encode
 from fedglb.federation.wire.messages import (
     Admitted,
+    Freeze,
     Goodbye,
     Heartbeat,
     Hello,
@@ -198,6 +199,7 @@ def downward(running, rng: np.random.Generator) -> bytes:
         Admitted(update),
         Rejected("for no reason", bool(rng.integers(2))),
         NewSchema(int(rng.integers(4)), update, "{}"),
+        Freeze(0) if rng.integers(2) else Freeze(update + 1, update, model),
         HelloRequest(),
         SumsRequest("b", update, int(rng.integers(adopted + 2))),
         Evaluate("b", update, int(rng.integers(3)), int(rng.integers(6)), x, True, True),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, get_args
 
 import typer
 
+from fedglb.cli.agent.models import in_table, options_of, read_models
 from fedglb.cli.agent.problem import AgentProblem
 from fedglb.cli.common import JsonEvents, in_panel, print_event, seconds
 from fedglb.cli.progress import announce_compilation, explain_delay
-from fedglb.cli.report_errors import extra, report_errors
-from fedglb.errors import number, one_of
+from fedglb.cli.report_errors import extra, fail, report_errors
+from fedglb.errors import InvalidInput, number, one_of
 from fedglb.federation.agent.decisions import (
     DecisionRules,
     KeptArms,
@@ -24,13 +26,20 @@ from fedglb.federation.agent.store import Durability
 from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
 
-_where, _agent, _limit = map(in_panel, ("Where it listens", "The agent", "Limits"))
+_AGENT = "The agent"
+_where, _agent, _limit = map(in_panel, ("Where it listens", _AGENT, "Limits"))
 _EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
 _MODES = ("600", "660")
 
 
 def serve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The agent's file; new if missing.")],
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="The agent's file; new if missing.", show_default=False
+        ),
+    ] = None,
     bundle: Annotated[
         Path | None, _agent("The client's folder, to take part in a federation.")
     ] = None,
@@ -86,6 +95,13 @@ def serve(
     wait: Annotated[
         float, _agent("Seconds to wait while another process has the file open.")
     ] = 30.0,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="In place of FILE: a TOML file with a table [models.NAME] for each of several "
+            "agents: its `file`, and those of the options above that it needs."
+        ),
+    ] = None,
     http: Annotated[str, _where("Address and port; port 0: any free port.")] = "127.0.0.1:8731",
     socket: Annotated[Path | None, _where("A unix socket, in place of an address.")] = None,
     socket_mode: Annotated[
@@ -111,13 +127,21 @@ def serve(
     It listens on this machine only, or on a unix socket; any other address requires --token-file,
     --tls-cert and --tls-key.
 
+    With --config it serves several agents, each with its file, its schema and its federation:
+    /v1/NAME/choose, and a page at /NAME/.
+
     Example: fedglb agent serve shop-1.db --features features.toml --socket /run/shop/agent.sock
     """
+    given = dict(locals())
     with extra("service", *_EXTRA):
         from fedglb.service.agent import RequestLimits, make_app
         from fedglb.service.guard import Access
         from fedglb.service.listening import Listen
+        from fedglb.service.models import Model, check_model_name, make_models_app
         from fedglb.service.server import serve as run
+    options = ["file", *options_of(serve, _AGENT)]
+    if (file is None) == (config is None):
+        fail("either FILE or --config is required", 2)
     names = {name: f"--{name.replace('_', '-')}" for name in locals()}
     with report_errors(**names | {"path": "FILE"}):
         limits = RequestLimits(max_body, max_arms, max_batch, max_concurrent)
@@ -125,31 +149,46 @@ def serve(
         mode = int(one_of("socket_mode", socket_mode, _MODES), 8)
         listen = Listen.parse(http, token_file, tls_cert, tls_key, socket, mode)
         announce_compilation()
-        given = AgentProblem.of(bundle, features, ProblemTable(dim, link, radius))
-        about = {"client": given.client, "dim": str(given.problem.dim)}
-        if given.federation is not None:
-            about["federation"] = given.federation
+        tables = {"": {name: given[name] for name in options}}
+        if config is not None:
+            for name in options:
+                source = context.get_parameter_source(name)
+                if source is not None and source.name != "DEFAULT":
+                    allowed = f"it in a table of {config}: each model has its own"
+                    raise InvalidInput(name, given[name], allowed)
+            tables = read_models(config, serve, _AGENT)
+        problems: dict[str, AgentProblem] = {}
+        for name, table in tables.items():
+            with in_table(config, name):
+                if config is not None:
+                    check_model_name(name)
+                problem = ProblemTable(*(table.pop(key) for key in ("dim", "link", "radius")))
+                problems[name] = AgentProblem.of(table["bundle"], table["features"], problem)
         from fedglb.federation import Agent
 
         _log_to_output(as_json)
-        with explain_delay(lambda: "still opening: kernels are compiled, or samples replayed"):
-            agent = Agent.open(
-                file, given.problem, bundle=bundle, features=given.features, strict=strict,
-                without_records=cast("WithoutRecords", without_records), explore=explore,
-                durable=cast("Durability", durable),
-                expire_after=expire_after, max_pending=max_pending,
-                default_reward=default_reward, reward_after=seconds("reward_after", reward_after),
-                late=cast("Late", late),
-                log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
-                report_rewards=report_rewards, follow_roster=follow_roster, wait=wait,
-            )  # fmt: skip
-        with agent:
+        with ExitStack() as stack:
+            models: dict[str, Model] = {}
+            with explain_delay(lambda: "still opening: kernels are compiled, or samples replayed"):
+                for name, table in tables.items():
+                    found = problems[name]
+                    opened = {**table, "problem": found.problem, "features": found.features}
+                    with in_table(config, name):
+                        opened["reward_after"] = seconds("reward_after", table["reward_after"])
+                        agent = stack.enter_context(Agent.open(opened.pop("file"), **opened))
+                    models[name] = Model(agent, found.about)
             access = Access(listen.token, listen.hosts)
-            app = make_app(agent, limits=limits, access=access, about=about)
+            if config is None:
+                app = make_app(
+                    models[""].agent, limits=limits, access=access, about=models[""].about
+                )
+                text, facts = f"agent {models[''].about['client']} listens", {}
+            else:
+                app = make_models_app(models, limits=limits, access=access)
+                text, facts = f"{len(models)} models listen", {"models": list(models)}
 
             def on_listening(url: str) -> None:
-                text = f"agent {about['client']} listens on {url}"
-                print_event("listening", text, {"url": url}, as_json)
+                print_event("listening", f"{text} on {url}", {"url": url, **facts}, as_json)
 
             run(app, listen, shutdown_timeout, on_listening)
         print_event("stopped", "all requests are answered, and the file is closed", {}, as_json)

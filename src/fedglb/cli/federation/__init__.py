@@ -10,6 +10,7 @@ import typer
 from fedglb.cli.federation.coordinator import backup, coordinator
 from fedglb.cli.federation.demo import demo
 from fedglb.cli.federation.doctor import doctor
+from fedglb.cli.federation.freeze import freeze, unfreeze
 from fedglb.cli.federation.init import init
 from fedglb.cli.federation.members import add, change_features, list_members, renew, revoke
 from fedglb.cli.federation.status import privacy, status
@@ -19,6 +20,8 @@ app.command("init")(init)
 app.command("add")(add)
 app.command("revoke")(revoke)
 app.command("features")(change_features)
+app.command("freeze")(freeze)
+app.command("unfreeze")(unfreeze)
 app.command("renew")(renew)
 app.command("list")(list_members)
 app.command("doctor")(doctor)

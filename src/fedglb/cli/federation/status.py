@@ -37,7 +37,7 @@ def status(folder: CoordinatorFolder, state: StateFile = None, as_json: Json = F
 
     Example: fedglb federation status ./demo
     """
-    found = _found(folder, state)
+    found = read_status(folder, state)
     if as_json:
         typer.echo(found.to_json().decode())
     else:
@@ -55,7 +55,7 @@ def privacy(folder: CoordinatorFolder, state: StateFile = None, as_json: Json = 
     """
     import msgspec
 
-    found = _found(folder, state)
+    found = read_status(folder, state)
     if found.schedule is None:
         fail("this federation has no schedule and no privacy (see --epsilon of init)", 1)
     if as_json:
@@ -69,7 +69,16 @@ def privacy(folder: CoordinatorFolder, state: StateFile = None, as_json: Json = 
         typer.echo(line)
 
 
-def _found(folder: Path, state: Path | None) -> CoordinatorStatus:
+def coordinator_folder(folder: Path) -> Path:
+    """Return the coordinator's folder, which the operator's may have in it."""
+    with extra():
+        from fedglb.federation.bundle import FILE
+        from fedglb.federation.names import COORDINATOR
+    inside = folder / COORDINATOR
+    return inside if (inside / FILE).is_file() else folder
+
+
+def read_status(folder: Path, state: Path | None) -> CoordinatorStatus:
     """Return the status: from the running coordinator, or else from its file."""
     with extra():
         from fedglb.federation.bundle import FILE, Bundle
@@ -77,8 +86,7 @@ def _found(folder: Path, state: Path | None) -> CoordinatorStatus:
         from fedglb.federation.coordinator.status import stored_status
         from fedglb.federation.names import COORDINATOR
         from fedglb.federation.operator.listing import certificate_ends
-    inside = folder / COORDINATOR
-    bundle = inside if (inside / FILE).is_file() else folder
+    bundle = coordinator_folder(folder)
     place = bundle / "state.db" if state is None else state
     with report_errors(bundle="FOLDER", path="--state"):
         try:
@@ -117,6 +125,9 @@ def _show(found: CoordinatorStatus) -> None:
     if found.updating is not None:
         awaited = ", ".join(found.waiting_for) or "no client"
         say(f"Update {found.updating} is in progress, waiting for {awaited}.")
+    if found.frozen is not None:
+        update, since = found.frozen.update, _when(found.frozen.since)
+        say(f"Frozen since {since}: all clients choose with the model of update {update}.")
     for alarm in found.alarms:
         when = "" if alarm.since is None else f" ({_when(alarm.since)})"
         say(f"ALARM {alarm.kind}: {alarm.text}{when}")

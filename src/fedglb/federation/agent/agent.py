@@ -34,6 +34,7 @@ from fedglb.federation.agent.explain import (
     PreviewedArm,
     learned_model,
 )
+from fedglb.federation.agent.frozen import freeze, unfreeze
 from fedglb.federation.agent.own_updates import OwnUpdates
 from fedglb.federation.agent.schema_change import newest_schema, opened_client
 from fedglb.federation.agent.session import (
@@ -46,6 +47,7 @@ from fedglb.federation.agent.silence import Silence
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.errors import Unavailable
+from fedglb.federation.frozen import Frozen
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.preload import preload
 from fedglb.federation.sqlite import named_damage
@@ -284,6 +286,7 @@ class Agent:
         prefetch: bool = False,
         played: int | None = None,
         propensity: float | None = None,
+        explore: float | None = None,
     ) -> Decision:
         """Choose one of the arms, and write the decision into the file.
 
@@ -320,6 +323,10 @@ class Agent:
             Where another system decides and the agent is its apprentice: the index of the arm that
             was played, and the probability with which (None: not known). The agent learns from its
             reward, and notes what it would have played (`Decision.proposed`); see `compare`.
+        explore
+            The share of `Agent.open` for this decision: 0 where a customer or a page must get the
+            algorithm's own choice. (What the algorithm itself draws stays random.) None: the
+            agent's share.
 
         Returns
         -------
@@ -347,7 +354,7 @@ class Agent:
         ...     agent.choose(items, ids=["pen", "book", "gift"], exclude=["pen", "gift"]).arm_id
         'book'
         """
-        asked = Asked(1, subject, prefetch, played, propensity)
+        asked = Asked(1, subject, prefetch, played, propensity, explore)
         return self._calls.choose(arms, ids, t, key, context, exclude, asked)
 
     def rank(
@@ -362,12 +369,13 @@ class Agent:
         key: str | None = None,
         subject: str | None = None,
         prefetch: bool = False,
+        explore: float | None = None,
     ) -> tuple[Decision, ...]:
         """Choose several arms, best first: each is the rule's choice among those that are left.
 
         Parameters
         ----------
-        arms, ids, context, exclude, t, key, subject, prefetch
+        arms, ids, context, exclude, t, key, subject, prefetch, explore
             As for `choose`.
         count
             How many, 1 to 100; if there are fewer arms, all of them.
@@ -392,7 +400,7 @@ class Agent:
         ...     agent.export()["outcome"].to_list()
         ['observed', 'unseen']
         """
-        asked = Asked(count, subject, prefetch)
+        asked = Asked(count, subject, prefetch, explore=explore)
         return self._calls.rank(arms, ids, t, key, context, exclude, asked)
 
     def activate(self, ids: Iterable[str]) -> None:
@@ -663,11 +671,11 @@ class Agent:
 
         They are gone from the file and from the agent's own state at once. A shared model that
         was fitted with them is replaced by the next global update, which no longer contains
-        them. The agent withdraws from an update in progress that contains them, and asks for one
-        without them and nine more: with updates of one exchange (`fedglb_auto`) the first starts
-        from the old model, of which less and less is left. Until then the coordinator and all
-        agents have the old model. (Alone, an agent with a schema makes these updates itself, at
-        once.) Backups and exports keep what they have.
+        them; `freeze` cannot go back to it. The agent withdraws from an update in progress that
+        contains them, and asks for one without them and nine more: with updates of one exchange
+        (`fedglb_auto`) the first starts from the old model, of which less and less is left. Until
+        then the coordinator and all agents have the old model. (Alone, an agent with a schema
+        makes these updates itself, at once.) Backups and exports keep what they have.
 
         With `fedglb_private` each sample is sent once, in sums. Samples that were sent stay in the
         model, because nothing can be subtracted from a released sum. Later releases and the file
@@ -851,6 +859,56 @@ class Agent:
         """The schema by which records become arms; None: the agent takes vectors only."""
         return self._client.agreement.features
 
+    # -- an earlier model -------------------------------------------------------------------------
+
+    def freeze(self, update: int | None = None) -> Frozen:
+        """Choose with the model of an update from now on; learning and updates go on.
+
+        Also after a restart, until `unfreeze`. The model is that of the update alone, without
+        samples that came later. The last ten are kept. A federation's operator can freeze, too;
+        while that stands, it counts.
+
+        `forget` drops the models that were fitted with the forgotten samples, and a change of the
+        schema drops all: if the frozen one is among them, the agent chooses with the newest again,
+        and the log has a warning.
+
+        Parameters
+        ----------
+        update
+            Its number, as `Decision.model` has it; None: the newest that the agent has.
+
+        Returns
+        -------
+        Frozen
+            The model, since when, and by whose word.
+
+        Raises
+        ------
+        InvalidInput
+            The model of that update is not kept.
+
+        Examples
+        --------
+        >>> import time
+        >>> import fedglb as fg
+        >>> schema = fg.Features(arm={"colour": fg.Category(["red", "blue"])})
+        >>> with fg.Agent.open(getfixture("tmp_path") / "shop.db", features=schema) as agent:
+        ...     _ = agent.absorb([{"colour": "red"}, {"colour": "blue"}] * 20, [1.0, 0.0] * 20)
+        ...     while not agent.status.model:  # made in the background
+        ...         time.sleep(0.01)
+        ...     frozen = agent.freeze()
+        ...     agent.choose([{"colour": "red"}]).model == frozen.update
+        True
+        """
+        return freeze(self._client, update)
+
+    def unfreeze(self) -> None:
+        """Choose with the newest model again; no effect if the agent is not frozen.
+
+        If the operator has frozen the federation, that stays.
+        """
+        unfreeze(self._client)
+
     # -- the federation ---------------------------------------------------------------------------
 
     def request_update(self) -> None:
@@ -915,7 +973,7 @@ class Agent:
             requested_at, self._client.expired, session.answers.privacy(),
             0 if self._client.encoder is None else self._client.encoder.ignored,
             None if agreement.features is None else agreement.revision,
-            self._client.defaulted, self._client.replaced,
+            self._client.defaulted, self._client.replaced, self._client.frozen,
         )  # fmt: skip
 
     def check_ready(self) -> None:

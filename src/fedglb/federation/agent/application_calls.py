@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedglb.algorithms import Algorithm
 from fedglb.errors import (
     InvalidInput,
     Place,
@@ -33,6 +34,7 @@ from fedglb.features.encode import Record
 from fedglb.federation.agent.decisions import ONE, Asked, Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
 from fedglb.federation.agent.explain import Explanation, PreviewedArm, explained, previewed
+from fedglb.federation.agent.frozen import decide, exploring
 from fedglb.federation.agent.log_reader import LogEnd
 from fedglb.federation.agent.records import (
     Offer,
@@ -47,7 +49,6 @@ from fedglb.federation.agent.update_store import as_bytes, as_floats
 from fedglb.federation.agreement import LEAP
 from fedglb.federation.errors import AlreadyObserved, DecisionExpired, UnknownDecision
 from fedglb.kernels.scoring import into_columns
-from fedglb.protocol import Client
 from fedglb.protocol.learner import Chosen
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.samples import Samples
@@ -126,6 +127,7 @@ class ApplicationCalls:
         asked: Asked,
     ) -> tuple[Decision, ...]:
         durable, encoder = self._durable, self._durable.encoder
+        algorithm = exploring(durable, asked.explore)
         table, columns, offer = self._arms(arms, context)
         arm_ids = _checked_ids(ids, len(table))
         if t is not None:
@@ -152,7 +154,7 @@ class ApplicationCalls:
                     names = np.delete(names, made[-1].decision.arm) if names.size else names
                 # A rule's t is the decision's number, not the shared clock, which any application
                 # or agent can put far ahead.
-                chosen, proposed = _chosen(client, columns, names, index, asked)
+                chosen, proposed = _chosen(durable, columns, names, index, asked, algorithm)
                 arm = left[chosen.arm]
                 second = None if chosen.runner_up is None else left[chosen.runner_up]
                 record = None if offer is None else offer.kept(arm, second, arm_ids)
@@ -164,7 +166,7 @@ class ApplicationCalls:
                     score=chosen.score,
                     width=without_rounding(chosen.width, chosen.score),
                     propensity=chosen.propensity,
-                    model=client.adopted,
+                    model=durable.chooser.adopted,
                     propensity_error=chosen.propensity_error,
                     proposed=proposed,
                 )
@@ -752,20 +754,25 @@ def _is_full(error: sqlite3.Error) -> bool:
 
 
 def _chosen(
-    client: Client, columns: FloatArray, names: FloatArray, index: int, asked: Asked
+    durable: DurableClient,
+    columns: FloatArray,
+    names: FloatArray,
+    index: int,
+    asked: Asked,
+    algorithm: Algorithm | None,
 ) -> tuple[Chosen, int | None]:
     """Return the arm that is played, and what the agent would have played if another decided."""
+    chosen = decide(durable, columns, index, names, algorithm)
     if asked.played is None:
-        return client.decide(columns, index, names=names, logged=True), None
+        return chosen, None
     k, p = asked.played, asked.propensity
-    proposed = client.decide(columns, index, names=names).arm
     alone = np.ascontiguousarray(columns[:, k : k + 1])
-    played = client.decide(alone, index, names=names[k : k + 1])
+    played = decide(durable, alone, index, names[k : k + 1], algorithm)
     return replace(
         played, arm=k, propensity=math.nan if p is None else p,
         propensity_error=math.nan if p is None else 0.0,
-        runner_up=None if proposed == k else proposed,
-    ), proposed  # fmt: skip
+        runner_up=None if chosen.arm == k else chosen.arm,
+    ), chosen.arm  # fmt: skip
 
 
 def _among(left: Sequence[int], decision: Decision) -> Decision:

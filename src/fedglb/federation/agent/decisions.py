@@ -97,6 +97,7 @@ class Asked:
     prefetch: bool = False
     played: int | None = None
     propensity: float | None = None
+    explore: float | None = None
 
     def __post_init__(self) -> None:
         integer("count", self.count, at_most=LONGEST_RANKING)

@@ -10,6 +10,8 @@ import os
 import threading
 from collections.abc import Sequence
 
+import numpy as np
+
 from fedglb.features import Encoder
 from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.records import reencoded
@@ -18,6 +20,7 @@ from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agent.update_store import STORED, AdoptedModel, SampleNumbers, as_bytes
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.errors import Unavailable
+from fedglb.federation.frozen import Frozen
 from fedglb.privacy import PreparedNoise
 from fedglb.protocol import Client
 from fedglb.samples import Samples
@@ -44,7 +47,7 @@ class DurableClient:
         # Random choices are a function of the file and a decision's number: after a crash they are
         # neither repeated nor lost.
         self.seed = int.from_bytes(store.seed[:8], "little")
-        self._algorithm = rules.applied_to(agreement.algorithm)
+        self.algorithm = rules.applied_to(agreement.algorithm)
         self.use_schema(agreement)
         self.noise = PreparedNoise()
         self.number = 0  # of the newest decision
@@ -84,6 +87,7 @@ class DurableClient:
         used += [numbers.last_sequence, 0 if model is None else model.last_sequence]
         self.next_sequence = 1 + max(used)
         self.hold(self.learned(samples, numbers, model), numbers)
+        self.read_frozen()
         self.stale = False  # whether the file may be ahead of memory
 
     def learned(
@@ -95,7 +99,7 @@ class DurableClient:
     ) -> Client:
         """Return a protocol client with these samples and the last model."""
         return Client.from_samples(
-            self.name, self._algorithm, (agreement or self.agreement).setting, samples,
+            self.name, self.algorithm, (agreement or self.agreement).setting, samples,
             base=None if model is None else model.base,
             adopted=0 if model is None else model.update,
             covered=0 if model is None else numbers.up_to(model.last_sequence),
@@ -111,6 +115,27 @@ class DurableClient:
         if client.batches is not None:
             self.releases.tell(client.batches, numbers)
         self.protocol_client, self.numbers = client, numbers
+
+    def read_frozen(self) -> None:
+        """Read with which model to choose, if not with the newest."""
+        found = self.store.updates.frozen_models()
+        #: By whom choices are frozen: the operator, the agent.
+        self.freezes = {by: frozen for by, (frozen, _) in found.items()}
+        self._chooser: Client | None = None
+        if found:
+            nothing = SampleNumbers(np.empty((2, 0), dtype=np.int64))
+            _, model = found.get("operator") or found["agent"]
+            self._chooser = self.learned(Samples(self.agreement.setting.width), nothing, model)
+
+    @property
+    def frozen(self) -> Frozen | None:
+        """The model that the client chooses with; None: the newest."""
+        return self.freezes.get("operator") or self.freezes.get("agent")
+
+    @property
+    def chooser(self) -> Client:
+        """The client that chooses: with a frozen model, or this one."""
+        return self._chooser or self.protocol_client
 
     # -- the lock --------------------------------------------------------------------------------
 

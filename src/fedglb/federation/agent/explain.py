@@ -144,7 +144,7 @@ def explained(durable: DurableClient, id: str, number: int, prefix: str) -> Expl
         if record is not None and revision != durable.agreement.revision:
             row = durable.renewed([record], [row])[0]
         d, x = durable.agreement.problem.dim, np.frombuffer(row)
-        client, runner_up = durable.protocol_client, None
+        client, runner_up = durable.chooser, None
         played = _explained(durable, client, x[:d], x[d:], arm_id)
         kept = {} if record is None else json.loads(record)
         if "runner_up" in kept and durable.reencoder is not None:
@@ -152,7 +152,8 @@ def explained(durable: DurableClient, id: str, number: int, prefix: str) -> Expl
             other_id = kept.get("runner_up_id")
             ids = None if other_id is None else [other_id]
             marks = marks_of([kept["runner_up"]])
-            names = client.names(marks, ids) if ids else client.known_names(marks)
+            live = durable.protocol_client
+            names = live.names(marks, ids) if ids else live.known_names(marks)
             runner_up = _explained(durable, client, other, names, other_id)
     return Explanation(id, played, runner_up)
 
@@ -165,7 +166,7 @@ def previewed(
     ids: Sequence[str | int] | None,
 ) -> tuple[PreviewedArm, ...]:
     """Return what would be played, under the lock; nothing is counted or written."""
-    client, counts = durable.protocol_client, np.zeros(columns.shape[1])
+    client, counts = durable.chooser, np.zeros(columns.shape[1])
     for k in range(_DRAWS):
         counts[client.decide(columns, durable.number + 1, k + 1, _STREAM, names).arm] += 1.0
     total, _ = _predictor(client, columns, names)

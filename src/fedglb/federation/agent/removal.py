@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.frozen import read_frozen_again
 from fedglb.federation.agent.releases import Releases
 from fedglb.protocol import Client
 from fedglb.samples import Samples
@@ -84,3 +85,4 @@ class Removal:
         if self._gone:
             self._catch_up(self._fresh)
             durable.hold(self._fresh, durable.numbers.without(self._gone))
+            read_frozen_again(durable)

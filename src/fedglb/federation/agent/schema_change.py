@@ -106,6 +106,7 @@ def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> N
             durable.snapshots = {}
             durable.waiting = durable.store.count_waiting()
             durable.hold(fresh, left)
+            durable.read_frozen()
             durable.stale = False
     renew_rows(durable)
 

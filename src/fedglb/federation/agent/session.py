@@ -19,14 +19,17 @@ import numpy as np
 from fedglb.errors import InvalidInput
 from fedglb.features import Features
 from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.frozen import follow
 from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.schema_change import change_schema
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.agreement import ROSTER
+from fedglb.federation.frozen import Frozen
 from fedglb.federation.preload import preload
 from fedglb.federation.wire.messages import (
     Admitted,
     Downward,
+    Freeze,
     Goodbye,
     Heartbeat,
     Hello,
@@ -99,6 +102,8 @@ class AgentStatus:
         Number of default rewards learned, because no other came in time.
     replaced
         How many of them a later reward has replaced.
+    frozen
+        The model that the agent chooses with, since when and by whose word; None: the newest.
     """
 
     connected: bool
@@ -113,6 +118,7 @@ class AgentStatus:
     revision: int | None = None
     defaulted: int = 0
     replaced: int = 0
+    frozen: Frozen | None = None
 
 
 class RewardTotals:
@@ -175,7 +181,9 @@ class AgentSession:
         if not self.admitted:
             return self.hello()
         rewards = None if self.rewards is None else self.rewards.numbers()
-        return Heartbeat(self.client.adopted, self.requested_at, rewards)
+        operators = self.client.freezes.get("operator")
+        frozen = 0 if operators is None else operators.update
+        return Heartbeat(self.client.adopted, self.requested_at, rewards, frozen)
 
     def note_trigger(self, step: int) -> bool:
         """Remember that the trigger fired in this step; return whether to send a request now.
@@ -208,8 +216,8 @@ class AgentSession:
 
     def answers_soon(self, message: Downward) -> bool:
         """Return whether `receive` takes about a millisecond: it may run in the event loop."""
-        if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere | NewSchema):
-            return False  # signatures, noise, the disk; all samples
+        if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere | NewSchema | Freeze):
+            return False  # signatures, noise, the disk; all samples; a whole model
         passes = isinstance(message, SumsRequest | Evaluate | NewModel)
         return not passes or self.answers.is_quick()
 
@@ -247,6 +255,8 @@ class AgentSession:
                 self.admitted, self.refused = message.member, message.reason
             case NewSchema():
                 return self._take_up(message)
+            case Freeze():
+                follow(self.client, message)
             case HelloRequest():
                 return [self.hello()]
         return []

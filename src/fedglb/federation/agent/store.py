@@ -73,6 +73,9 @@ _VERSION = 4
 # releases: what was released in one-pass updates. A batch has the samples after `first_sequence` up
 # to `last_sequence`, taken at `theta`; `numbers` is what was sent, as long as it may be requested
 # again. Arrays are NULL where nothing needs them any more.
+# models: the newest is the adopted one. One may go back to those that are `kept`: not to one of
+# another schema (its base is NULL), nor to one fitted with samples that were forgotten since.
+# frozen: the models to choose with in place of the newest; the operator's comes before the agent's.
 # secure_sum: where the agent stands in secure sums, with the release that it has masked and not
 # consented to yet.
 _DECISION = """
@@ -88,8 +91,11 @@ CREATE TABLE prefetched({_DECISION});
 CREATE TABLE late(number INTEGER PRIMARY KEY, reward REAL, at REAL NOT NULL);
 CREATE TABLE snapshots(
     number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
-CREATE TABLE adopted_model(
-    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB);
+CREATE TABLE models(
+    number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, base BLOB, kept INTEGER NOT NULL);
+CREATE TABLE frozen(
+    by TEXT PRIMARY KEY, since REAL NOT NULL, number INTEGER NOT NULL,
+    last_sequence INTEGER NOT NULL, base BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE offers(number INTEGER PRIMARY KEY, arms BLOB NOT NULL, records BLOB);
 CREATE TABLE absorbed(
     key TEXT PRIMARY KEY, samples INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
@@ -279,7 +285,9 @@ class AgentStore:
             set_fact(self._db, _FEATURES, json.dumps(features).encode())
             self._db.execute("DELETE FROM snapshots")
             self._db.execute("DELETE FROM facts WHERE name = ?", (_COORDINATOR,))
-            self._db.execute("REPLACE INTO adopted_model VALUES (1, ?, 0, NULL)", (after,))
+            self._db.execute("DELETE FROM models")
+            self._db.execute("DELETE FROM frozen")
+            self._db.execute("INSERT INTO models VALUES (?, 0, NULL, 0)", (after,))
             set_fact(self._db, _LAST_FORGOTTEN, self.last_number())
             self._db.execute("DELETE FROM offers WHERE number IN (SELECT number FROM prefetched)")
             self._db.execute("DELETE FROM prefetched")
@@ -607,6 +615,8 @@ class AgentStore:
             self.updates.withdraw(withdraw_from, batches)
             last = self.last_number()  # never reused: a late reward must not find another decision
             set_fact(self._db, _LAST_FORGOTTEN, last)
+            if gone := self.sequence_numbers(numbers):
+                self.updates.forget_models(min(gone))
             every = [(number,) for number in numbers]
             # Where pages are merged, SQLite leaves copies of rows: first nothing is in them.
             for table in ("decisions", "prefetched"):

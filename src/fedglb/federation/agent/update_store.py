@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fedglb.federation.frozen import KEPT, Frozen
 from fedglb.federation.secure_sums.transcript import SumState
 from fedglb.federation.sqlite import fact, on_disk, pack, set_fact, transaction, unpack
 from fedglb.protocol.persistence import Arrays
@@ -252,10 +253,9 @@ class UpdateStore:
             if keep_batches is not None:
                 gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
                 self.db.execute(f"UPDATE releases SET {gone} WHERE number <= ?", (model.update,))
-            self.db.execute(
-                "REPLACE INTO adopted_model VALUES (1, ?, ?, ?)",
-                (model.update, model.last_sequence, model.packed),
-            )
+            row = (model.update, model.last_sequence, model.packed)
+            self.db.execute("INSERT INTO models VALUES (?, ?, ?, 1)", row)
+            self._drop_models()
             if model.digest:
                 set_fact(self.db, _MODEL_DIGEST, model.digest)
             self.db.execute("DELETE FROM snapshots WHERE number <= ?", (model.update,))
@@ -267,10 +267,62 @@ class UpdateStore:
 
     def adopted_model(self) -> AdoptedModel | None:
         """Return the last shared model, None before the first."""
-        row = self.db.execute("SELECT number, last_sequence, base FROM adopted_model").fetchone()
-        if row is None:
-            return None
-        return AdoptedModel(row[0], row[1], None if row[2] is None else unpack(row[2]))
+        row = self.db.execute(
+            "SELECT number, last_sequence, base FROM models ORDER BY number DESC LIMIT 1"
+        ).fetchone()
+        return None if row is None else _model(*row)
+
+    # -- models of earlier updates ---------------------------------------------------------------
+
+    def kept_models(self) -> list[int]:
+        """Return the updates whose models are kept."""
+        rows = self.db.execute("SELECT number FROM models WHERE kept ORDER BY number")
+        return [number for (number,) in rows]
+
+    def kept_model(self, update: int) -> AdoptedModel:
+        """Return a model that is kept."""
+        return _model(
+            *self.db.execute(
+                "SELECT number, last_sequence, base FROM models WHERE kept AND number = ?",
+                (update,),
+            ).fetchone()
+        )
+
+    def _drop_models(self) -> None:
+        """Inside a transaction: delete the models that are not kept, but the newest."""
+        self.db.execute(
+            "DELETE FROM models WHERE number < (SELECT max(number) FROM models) AND number NOT IN "
+            "(SELECT number FROM models WHERE kept ORDER BY number DESC LIMIT ?)",
+            (KEPT,),
+        )
+
+    def forget_models(self, first: int) -> None:
+        """Inside a transaction that deletes samples, the first with this sequence number.
+
+        Nobody can go back to a model that was fitted with them. The adopted one stays until the
+        next update.
+        """
+        self.db.execute("UPDATE models SET kept = 0 WHERE last_sequence >= ?", (first,))
+        self.db.execute("DELETE FROM frozen WHERE last_sequence >= ?", (first,))
+        self._drop_models()
+
+    def freeze_model(self, frozen: Frozen, model: AdoptedModel) -> None:
+        """Write with which model to choose."""
+        row = (frozen.by, frozen.since, model.update, model.last_sequence, model.packed)
+        self.db.execute("REPLACE INTO frozen VALUES (?, ?, ?, ?, ?)", row)
+
+    def unfreeze_model(self, by: str) -> None:
+        """Choose with the newest model again, as far as `by` is concerned."""
+        self.db.execute("DELETE FROM frozen WHERE by = ?", (by,))
+
+    def frozen_models(self) -> dict[str, tuple[Frozen, AdoptedModel]]:
+        """Return the models to choose with in place of the newest, by who said so."""
+        rows = self.db.execute("SELECT by, since, number, last_sequence, base FROM frozen")
+        return {by: (Frozen(row[0], since, by), _model(*row)) for by, since, *row in rows}
+
+
+def _model(update: int, last_sequence: int, base: bytes | None) -> AdoptedModel:
+    return AdoptedModel(update, last_sequence, None if base is None else unpack(base))
 
 
 def as_bytes(numbers: FloatArray) -> bytes:

@@ -34,6 +34,7 @@ EventKind: TypeAlias = Literal[
     "limited",  # a client exceeds its limits: some messages were dropped
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client returned with an older state
+    "frozen",  # the operator has frozen the federation, or has ended that
     "ended",  # the schedule or the privacy budget has ended
     "duplicate_coordinator",  # another coordinator of this federation runs
 ]

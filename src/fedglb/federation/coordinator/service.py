@@ -27,6 +27,7 @@ from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.errors import Superseded, Unavailable
+from fedglb.federation.frozen import read_frozen
 from fedglb.federation.names import COORDINATOR, down, present, up
 from fedglb.federation.preload import preload
 from fedglb.federation.sqlite import named_damage, remedy
@@ -104,11 +105,15 @@ class Service:
 
         self._store, self._policy, self._emit = store, policy, emit
         rules = bundle.sum_rules()
-        self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after, rules=rules)
+        self.session = CoordinatorSession(
+            bundle.agreement, store, policy, emit, after, rules=rules,
+            frozen=read_frozen(bundle.folder),
+        )  # fmt: skip
         self._bundle_file = bundle.agreement_file()
         self._own, self._both = Announcement.new(), present(bundle.federation)
         self._listens_until: float | None = None  # None: it speaks to clients
         self._superseded: Superseded | None = None
+        self._unreadable = ""  # why the operator's file could not be read
         self._muted: dict[str, float] = {}  # flooding clients, and when their muting ends
         self._hears_all_until = 0.0
         self._seen: set[str] = set()
@@ -175,6 +180,7 @@ class Service:
             if now >= next_word:
                 next_word = now + _ANNOUNCE
                 await self._announce()
+                await self._look_for_frozen()
                 await self._look_for_schema(now)
             if now >= next_tick and self._connection.connected:
                 next_tick = now + _TICK
@@ -219,6 +225,18 @@ class Service:
         self._bundle = bundle
         self.session = CoordinatorSession(agreement, self._store, self._policy, self._emit)
         await self._publish(self.session.start(now))
+
+    async def _look_for_frozen(self) -> None:
+        """Take up what the operator has frozen."""
+        try:
+            found = read_frozen(self._bundle.folder)
+        except InvalidInput as error:
+            if str(error) != self._unreadable:
+                log.error("the coordinator continues as it was: %s", error)
+            self._unreadable = str(error)
+            return
+        if found != self.session.frozen:
+            await self._publish(self.session.freeze(found))
 
     async def _mute_floods(self, now: float) -> None:
         """Mute flooding clients: the server drops their messages, at no cost here.

@@ -27,12 +27,14 @@ from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.coordinator.secure_updates import SecureUpdateDriver
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.coordinator.updates import FARTHEST, Addressed, UpdateDriver
+from fedglb.federation.frozen import Frozen
 from fedglb.federation.names import COORDINATOR, one_line
 from fedglb.federation.secure_sums.transcript import SumRules
 from fedglb.federation.wire.codec import Malformed, decode_up, encode
 from fedglb.federation.wire.messages import (
     Admitted,
     Downward,
+    Freeze,
     Goodbye,
     Heartbeat,
     Hello,
@@ -79,7 +81,8 @@ class CoordinatorSession:
 
     `after` is the number of the last update if the coordinator's file was lost: agents hold its
     model, and accept only models of later updates. `wall` is the clock of scheduled updates (Unix
-    time), `rules` the agreed rules of secure sums (None: no secure sums).
+    time), `rules` the agreed rules of secure sums (None: no secure sums), `frozen` the model that
+    clients choose with (None: the newest).
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class CoordinatorSession:
         after: int = 0,
         wall: Callable[[], float] = time.time,
         rules: SumRules | None = None,
+        frozen: Frozen | None = None,
     ) -> None:
         integer("quorum", policy.quorum, at_most=agreement.max_clients)
         self.agreement, self.policy = agreement, policy
@@ -118,6 +122,7 @@ class CoordinatorSession:
         self._samples = {str(client): part.samples for client, part in covered.items()}
         self._weights: tuple[SharedModel | None, tuple[Weight, ...]] = (None, ())
         self._now = 0.0  # of the last input
+        self._set_frozen(frozen)
         self._wall, self._has_ended = wall, False
         self._waiting: tuple[str, int, int] | None = None  # until an update may start again
         self.gate = RateLimiter(policy.rates, answer_size=8 * agreement.largest_answer + 4096)
@@ -228,6 +233,42 @@ class CoordinatorSession:
             self._weights = model, strongest_weights(self.agreement, model)
         return self._weights[1]
 
+    def freeze(self, frozen: Frozen | None) -> list[Outgoing]:
+        """Let all clients choose with the model of an update; None: with the newest."""
+        self._set_frozen(frozen)
+        if frozen is None:
+            self._emit("frozen", "all clients choose with the newest model again", update=0)
+        elif self._freeze.model is None:
+            text = (
+                f"frozen at update {frozen.update}, whose model is not in the coordinator's file: "
+                "clients that have it choose with it, the others with the newest"
+            )
+            self._emit("frozen", text, update=frozen.update)
+        else:
+            text = (
+                f"all clients choose with the model of update {frozen.update}, and go on learning"
+            )
+            self._emit("frozen", text, update=frozen.update)
+        return [each for client in self.records if client in self.members
+                for each in self._send_freeze(client)]  # fmt: skip
+
+    def _set_frozen(self, frozen: Frozen | None) -> None:
+        self.frozen, self._freeze = frozen, Freeze(0)
+        self.driver.frozen = 0
+        if frozen is not None:
+            model, models = self._store.kept_model(frozen.update) or (None, 0)
+            self.driver.frozen = frozen.update
+            self._freeze = Freeze(frozen.update, models, model)
+
+    def kept_models(self) -> list[int]:
+        """Return the updates whose models are kept."""
+        return self._store.kept_models()
+
+    def _send_freeze(self, client: str) -> list[Outgoing]:
+        """Send a client which model to choose with, if this coordinator has it."""
+        lost = self._freeze.update and self._freeze.model is None
+        return [] if lost else [self._encode(client, self._freeze)]
+
     def stop(self) -> None:
         """Write the state, if no update is in progress."""
         if self._ticked is not None:
@@ -280,6 +321,8 @@ class CoordinatorSession:
         self.driver.resend(now)  # it may have missed a request
         released = self.driver.released.get(client, 0)
         out.append(self._encode(client, Admitted(self.coordinator.finished, released)))
+        if self.frozen is not None:
+            out += self._send_freeze(client)
         return out + self._newer_model(client, hello.update)
 
     def _send_schema(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
@@ -461,16 +504,17 @@ class CoordinatorSession:
                 self._emit_rarely("ignored", client, text, now)
         held = min(beat.update, self.coordinator.finished)
         self._held[client] = max(held, self._held.get(client, 0))
+        out = [] if beat.frozen == self._freeze.update else self._send_freeze(client)
         if not self.driver.idle:
             if self.driver.lacks_model(client, beat.update):
                 self.driver.resend(now)  # it answers as soon as it has the model
-                return self._newer_model(client, beat.update)
-            return []
+                out += self._newer_model(client, beat.update)
+            return out
         if beat.update < self.coordinator.finished:
-            return self._newer_model(client, beat.update)
+            return out + self._newer_model(client, beat.update)
         if beat.requested_at:
-            return self._handle_request(client, beat.requested_at, beat.update, now)
-        return []
+            out += self._handle_request(client, beat.requested_at, beat.update, now)
+        return out
 
     def _reject(self, client: str, session: str, reason: str, now: float) -> list[Outgoing]:
         """Send an agent the reason why it is not admitted."""

@@ -27,6 +27,7 @@ from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
+from fedglb.federation.frozen import Frozen, read_frozen
 from fedglb.privacy import state
 from fedglb.provenance import release
 
@@ -140,6 +141,8 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     weights: tuple[Weight, ...] = ()  # the strongest of the model, where there is a schema
     algorithm: str = ""  # its name
     choice: str = ""  # the rule by which arms are chosen, as `init` takes it, and its options
+    frozen: Frozen | None = None  # the model that all clients choose with; None: the newest
+    kept: tuple[int, ...] = ()  # the updates whose models are kept
 
     @property
     def present(self) -> int:
@@ -234,6 +237,8 @@ def status_of(
         weights=session.weights(),
         algorithm=session.agreement.algorithm.name,
         choice=in_words(session.agreement.algorithm.choice),
+        frozen=session.frozen,
+        kept=tuple(session.kept_models()),
     )  # fmt: skip
 
 
@@ -248,8 +253,9 @@ def stored_status(
     store = CoordinatorStore.copy_of(file)
     try:
         session = CoordinatorSession(
-            bundle.agreement, store, CoordinatorPolicy(), lambda event: None
-        )
+            bundle.agreement, store, CoordinatorPolicy(), lambda event: None,
+            frozen=read_frozen(bundle.folder),
+        )  # fmt: skip
         history = History(store.last_updates(MOST_UPDATES))
         return status_of(bundle, session, history, certificates)
     finally:

@@ -15,6 +15,7 @@ import msgspec
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import ROSTER, Agreement
+from fedglb.federation.frozen import KEPT
 from fedglb.federation.sqlite import (
     check_pages,
     close,
@@ -28,10 +29,11 @@ from fedglb.federation.sqlite import (
     transaction,
     unpack,
 )
-from fedglb.protocol.persistence import Arrays
+from fedglb.model import SharedModel
+from fedglb.protocol.persistence import Arrays, from_arrays, nested
 
 # The names of tables, columns and facts are stored: another name is another version.
-_VERSION = 1
+_VERSION = 2
 _READER = 2.0  # seconds to wait for a reader that looks at the file
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -41,6 +43,7 @@ CREATE TABLE members(
     joined REAL, seen REAL, software TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 CREATE TABLE state(
     id INTEGER PRIMARY KEY CHECK (id = 1), arrays BLOB NOT NULL, traffic BLOB NOT NULL);
+CREATE TABLE models(number INTEGER PRIMARY KEY, models INTEGER NOT NULL, arrays BLOB NOT NULL);
 CREATE TABLE started_updates(
     number INTEGER PRIMARY KEY, t INTEGER NOT NULL, asked_by TEXT, ended INTEGER NOT NULL);
 CREATE TABLE finished_updates(
@@ -53,6 +56,7 @@ CREATE TABLE left_out(
 """
 _REMEMBERED = 1000  # updates with their left-out clients: these make the file grow
 _AGREEMENT = "agreement"
+_MODEL = "model"  # in the state's arrays
 _TYPICAL = "typical_samples"  # of a client: see `WeightRule`
 # Of a federation whose updates are on a schedule: its start, a Unix time, and the number of
 # scheduled times done.
@@ -182,6 +186,7 @@ class CoordinatorStore:
         with transaction(self._db):
             set_fact(self._db, _AGREEMENT, msgspec.json.encode(agreement.facts()))
             self._db.execute("UPDATE state SET arrays = x''")
+            self._db.execute("DELETE FROM models")
             self._db.execute("UPDATE started_updates SET ended = 1")
             number, _ = self.last_started()
             set_fact(self._db, _OLD_SCHEMAS, number)
@@ -233,8 +238,12 @@ class CoordinatorStore:
         finished: UpdateFinished | None = None,
         typical: int = 0,
         released: Mapping[str, int] | None = None,
+        frozen: int = 0,
     ) -> None:
-        """Write the coordinator's state and the update that led to it, if any."""
+        """Write the coordinator's state and the update that led to it, if any.
+
+        The models of the last updates are kept, and that of update `frozen`.
+        """
         with transaction(self._db):
             if released:
                 self.write_released(released)
@@ -249,6 +258,7 @@ class CoordinatorStore:
             if finished is not None:
                 self._db.execute("DELETE FROM started_updates WHERE number < ?", (finished.number,))
                 self.end_update(finished.number)
+                self._keep_model(finished.number, arrays, frozen)
                 *row, left_out = astuple(finished)
                 places = ", ".join("?" * len(row))
                 self._db.execute(f"INSERT INTO finished_updates VALUES ({places})", row)
@@ -258,6 +268,27 @@ class CoordinatorStore:
                 )
                 oldest = finished.number - _REMEMBERED
                 self._db.execute("DELETE FROM left_out WHERE number <= ?", (oldest,))
+
+    def _keep_model(self, number: int, arrays: Arrays, frozen: int) -> None:
+        row = (number, int(arrays["syncs"]), pack(nested(arrays, _MODEL)))
+        self._db.execute("INSERT INTO models VALUES (?, ?, ?)", row)
+        self._db.execute(
+            "DELETE FROM models WHERE number <> ? AND number NOT IN "
+            "(SELECT number FROM models ORDER BY number DESC LIMIT ?)",
+            (frozen, KEPT),
+        )
+
+    def kept_models(self) -> list[int]:
+        """Return the updates whose models are kept."""
+        rows = self._db.execute("SELECT number FROM models ORDER BY number")
+        return [number for (number,) in rows]
+
+    def kept_model(self, update: int) -> tuple[SharedModel, int] | None:
+        """Return the model of an update, and how many models there were then; None: not kept."""
+        row = self._db.execute(
+            "SELECT arrays, models FROM models WHERE number = ?", (update,)
+        ).fetchone()
+        return None if row is None else (from_arrays(SharedModel, unpack(row[0])), row[1])
 
     def write_released(self, released: Mapping[str, int]) -> None:
         """Write the last one-pass update with sums of each client's file."""

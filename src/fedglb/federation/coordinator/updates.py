@@ -107,6 +107,7 @@ class UpdateDriver:
         self.last_of_old_schemas = store.last_of_old_schemas()
         self._typical = store.typical_samples()
         self.stragglers = Stragglers()
+        self.frozen = 0  # the update whose model all clients choose with, 0: the newest
         self._started_at, self._bytes_before = -math.inf, 0
         self._why_left_out: dict[str, str] = {}  # of the update in progress, with reasons
         self._round: tuple[int, ...] = ()
@@ -460,7 +461,7 @@ class UpdateDriver:
             self.released |= dict.fromkeys(map(str, coordinator.covered), coordinator.finished)
         self._store.write_state(
             coordinator.to_arrays(), self.traffic, self.records,
-            finished, self._typical, self.released,
+            finished, self._typical, self.released, self.frozen,
         )  # fmt: skip
         known = f"{finished.samples} samples of " if finished.samples else ""
         text = (

@@ -15,6 +15,7 @@ from fedglb.errors import InvalidInput, integer
 from fedglb.features import Features
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.certificates import IssuedCertificate
+from fedglb.federation.frozen import write_frozen
 from fedglb.federation.key_request import KeyRequest, requested_keys
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_config, nats_server
@@ -161,6 +162,8 @@ def change_features(folder: str | Path, features: Features) -> tuple[int, bool]:
         new.write_settings(place / AUTHORITY)
         write_accounts(place / SERVER, new)
         nats_server.reload(place / SERVER)
+        if changed:  # there is no model of the new schema to be frozen at
+            write_frozen(place / place_of(COORDINATOR), None)
         for name in (*new.clients, COORDINATOR):
             member = place / place_of(name)
             if member.is_dir():

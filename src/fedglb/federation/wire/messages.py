@@ -18,6 +18,7 @@ from fedglb.federation.wire.sum_messages import (
     SumOffer,
     SumReady,
 )
+from fedglb.model import SharedModel
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
@@ -55,6 +56,7 @@ class Heartbeat(SessionMessage):
     #: Only if its owner agreed: count and sum of the rewards since its process started, then of
     #: the recent ones.
     rewards: Numbers | None = None
+    frozen: Count = 0  # the update whose model it chooses with, by the operator's word; 0: none
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,17 @@ class NewSchema(SessionMessage):
 
 
 @dataclass(frozen=True)
+class Freeze(SessionMessage):
+    """The operator's word: choose with the model of this update; learning goes on."""
+
+    name = "Freeze"
+    upward = False
+    update: Count  # 0: choose with the newest model again
+    models: Count = 0  # as in `NewModel`
+    model: SharedModel | None = None  # the model of the update
+
+
+@dataclass(frozen=True)
 class HelloRequest(SessionMessage):
     """The coordinator does not know this session: say hello."""
 
@@ -132,6 +145,7 @@ Downward: TypeAlias = (
     Admitted
     | Rejected
     | NewSchema
+    | Freeze
     | HelloRequest
     | SumsRequest
     | Evaluate

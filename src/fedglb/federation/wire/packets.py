@@ -129,7 +129,7 @@ def _field(name: str, hint: Any) -> _Field:
     if dataclasses.is_dataclass(inner):
         part: PacketType[Any] = PacketType(typing.cast(type[Any], inner))
         return _Field(
-            part.struct,
+            part.struct | None if optional else part.struct,
             (lambda value, _: part.pack(value), lambda value, sizes: part.unpack(value, sizes, "")),
         )
     marks = getattr(inner, "__metadata__", ())

@@ -7,7 +7,7 @@ const wrong = document.getElementById("wrong");
 
 async function renew() {
   try {
-    const answer = await fetch("/");
+    const answer = await fetch(location.pathname);
     if (!answer.ok) throw new Error(String(answer.status));
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll(".live")) {
@@ -63,7 +63,7 @@ form.addEventListener("submit", async (event) => {
     // vectors have no context
     if (Array.isArray(asked.arms) && asked.arms.some((arm) => !Array.isArray(arm)))
       asked.context = parsed("context");
-    const answer = await fetch("/v1/preview", {
+    const answer = await fetch(`${document.body.dataset.calls}/preview`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(asked),
