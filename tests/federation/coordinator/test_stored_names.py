@@ -16,11 +16,12 @@ import pytest
 from fedglb.federation.coordinator.events import EventKind
 from tests.federation.helpers.lossy_network import joined, updated
 
-VERSION = 1
+VERSION = 2
 TABLES = {
     "facts": ["name", "value"],
     "members": [
         "name", "instance", "present", "model", "current", "joined", "seen", "software",
+        "longest",
     ],
     "state": ["id", "arrays", "traffic"],
     "started_updates": ["number", "t", "asked_by", "ended"],
@@ -34,7 +35,7 @@ FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
     "updated", "limited", "samples", "restored", "duplicate_coordinator", "ignored", "ended",
-    "schema",
+    "schema", "alarm",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {

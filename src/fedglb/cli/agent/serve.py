@@ -9,7 +9,7 @@ from typing import Annotated, cast, get_args
 import typer
 
 from fedglb.cli.agent.problem import AgentProblem
-from fedglb.cli.common import JsonEvents, in_panel, print_event
+from fedglb.cli.common import JsonEvents, OnAlarm, in_panel, print_event
 from fedglb.cli.progress import announce_compilation, explain_delay
 from fedglb.cli.report_errors import extra, report_errors
 from fedglb.errors import number, one_of
@@ -92,6 +92,7 @@ def serve(
     shutdown_timeout: Annotated[
         float, _limit("Seconds for requests in progress to finish at shutdown.")
     ] = 30.0,
+    on_alarm: OnAlarm = None,
     as_json: JsonEvents = False,
 ) -> None:
     """Run an agent as a service until Ctrl-C or SIGTERM: JSON over HTTP, see docs/applications.md.
@@ -118,7 +119,10 @@ def serve(
         if given.federation is not None:
             about["federation"] = given.federation
         from fedglb.federation import Agent
+        from fedglb.federation.agent.alarms import watching
+        from fedglb.federation.alarms import AlarmCommand
 
+        command = None if on_alarm is None else AlarmCommand(on_alarm, of=given.client)
         _log_to_output(as_json)
         announce_compilation()
         with explain_delay(lambda: "still opening: kernels are compiled, or samples replayed"):
@@ -130,7 +134,7 @@ def serve(
                 log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
                 report_rewards=report_rewards, follow_roster=follow_roster, wait=wait,
             )  # fmt: skip
-        with agent:
+        with agent, watching(agent.alarms, file, bundle, given.client, command):
             access = Access(listen.token, listen.hosts)
             app = make_app(agent, limits=limits, access=access, about=about)
 

@@ -36,6 +36,7 @@ from fedglb.federation.agent.schema_change import newest_schema, opened_client
 from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
+from fedglb.federation.alarms import AlarmBoard
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.preload import preload
@@ -90,6 +91,7 @@ class Agent:
     ) -> None:
         self._client, self._session, self._connection = client, session, connection
         self._own_updates = own_updates
+        self.alarms = AlarmBoard()  # internal: a service looks for alarms
         self._calls = ApplicationCalls(client)
 
     @classmethod
@@ -709,7 +711,7 @@ class Agent:
             connected, session.admitted, session.refused, client.adopted, len(client.samples),
             requested_at, self._client.expired, session.answers.privacy(),
             0 if self._client.encoder is None else self._client.encoder.ignored,
-            None if agreement.features is None else agreement.revision,
+            None if agreement.features is None else agreement.revision, self.alarms.standing,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.schema_change import change_schema
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.agreement import ROSTER
+from fedglb.federation.alarms import Alarm
 from fedglb.federation.preload import preload
 from fedglb.federation.wire.messages import (
     Admitted,
@@ -92,6 +93,8 @@ class AgentStatus:
         Number of fields in records, since the start, that the schema does not have.
     revision
         The number of the schema of records; None without a schema.
+    alarms
+        What needs its owner's attention. ``fedglb agent serve`` looks for it; others do not.
     """
 
     connected: bool
@@ -104,6 +107,7 @@ class AgentStatus:
     privacy: PrivacySpent | None = None
     ignored: int = 0
     revision: int | None = None
+    alarms: tuple[Alarm, ...] = ()
 
 
 class RewardTotals:
