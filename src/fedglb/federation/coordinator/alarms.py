@@ -88,9 +88,10 @@ def alarms_of(
     out: list[Alarm] = []
     newest = history.updates[-1].at if history.updates else 0.0
     if started is None:
-        out.append(Alarm("stopped", "the coordinator does not run", urgent=True))
+        out.append(Alarm("stopped", "the coordinator does not run: start it", urgent=True))
     elif lost is not None and now - lost > _DISCONNECTED:
-        out.append(Alarm("disconnected", "no connection to the NATS server", lost, urgent=True))
+        text = "no connection to the NATS server: is it up, and has no certificate expired?"
+        out.append(Alarm("disconnected", text, lost, urgent=True))
     out += _of_certificates(certificates, now)
     for (kind, client), event in history.latest.items():
         if now - event.at <= _STANDING.get(kind, -1.0) and not _is_over(event, history, newest):

@@ -73,6 +73,7 @@ _REPORT = 60.0  # seconds between two events about one client's dropped messages
 _PENALTY = 60.0  # seconds without requests for a client after an invalid message
 _WEIGHTS = 20  # shown
 _LATE = 2.0  # seconds after which a tick is late, because the coordinator was suspended
+_SHORT = 1800.0  # seconds of absences that are not remembered: no alarm depends on them
 _STANDS = 600.0  # seconds for which a request stands that is not repeated
 
 
@@ -300,7 +301,7 @@ class CoordinatorSession:
             out += self._deliver(self.driver.drop_samples(client, now))
         if client not in self.members:
             self._emit("joined", f"{client} has joined ({hello.software})", client=client)
-            if not new:
+            if not new and self.absence(client) > _SHORT:
                 record.longest = max(record.longest, self.absence(client))
         record.present = True
         if new or record != before:  # writes wait for the disk, so not for every hello
