@@ -17,8 +17,10 @@ import pytest
 import fedglb as fg
 from fedglb.features.weights import Weight
 from fedglb.federation.agreement import Agreement
+from fedglb.federation.alarms import Alarm
+from fedglb.federation.coordinator.alarms import KINDS
 from fedglb.federation.coordinator.board import Board
-from fedglb.federation.coordinator.events import Alarm, EventStatus, UpdateStatus
+from fedglb.federation.coordinator.events import EventStatus, UpdateStatus
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import strongest_weights
 from fedglb.federation.coordinator.status import (
@@ -194,7 +196,10 @@ def test_metrics_can_be_read_by_prometheus(served):
     assert found[f"{prefix}members_present",] == 2
     assert found[f"{prefix}client_samples", "shop-2"] == 20
     assert found[f"{prefix}events_total", "rejected"] == 1
-    assert found[f"{prefix}alarms", "rejected"] == 1
+    assert found["fedglb_alarm", "rejected"] == 1
+    alarms = {key[1] for key in found if key[0] == "fedglb_alarm"}
+    assert alarms == set(KINDS)
+    assert sum(found["fedglb_alarm", name] for name in alarms) == 1
 
 
 def test_health_is_that_of_the_coordinator(served, board):

@@ -10,6 +10,8 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import AgentStatus, Decision
+from fedglb.federation.agent.alarms import KINDS
+from fedglb.federation.alarms import Alarm
 from fedglb.protocol.messages import SumsRequest
 from fedglb.service import messages
 from fedglb.service.agent import PATHS, make_app
@@ -129,6 +131,26 @@ def test_what_was_spent_of_a_privacy_budget_is_shown(tmp_path):
         assert f"fedglb_agent_privacy_epsilon {spent.epsilon}" in said
         assert "fedglb_agent_privacy_budget 1.0" in said
         assert "fedglb_agent_privacy_releases 1.0" in said
+
+
+def test_alarms_are_in_the_status_on_the_page_and_in_the_metrics(app, agent):
+    def alarms() -> list[str]:
+        return [
+            line for line in get(app, "/metrics").body.decode().splitlines() if "_alarm{" in line
+        ]
+
+    assert get(app, "/v1/status").body.endswith(b'"alarms":[]}')
+    assert "data-kind" not in get(app, "/").body.decode()
+    assert alarms() == [f'fedglb_alarm{{name="{kind}"}} 0.0' for kind in KINDS]
+    found = Alarm("disk", "<b>full</b>", 5.0, urgent=True), Alarm("no_rewards", "none", 6.0)
+    agent.alarms.look(found, 10.0)
+    read = msgspec.json.decode(get(app, "/v1/status").body, type=AgentStatus)
+    assert read.alarms == found
+    page = get(app, "/").body.decode()
+    assert '<li data-kind="disk" class="urgent">' in page
+    assert '<li data-kind="no_rewards">' in page
+    assert "<b>full</b>" not in page
+    assert [line.endswith(" 1.0") for line in alarms()] == [True, False, True, False]
 
 
 def test_what_others_named_is_escaped(agent):

@@ -24,6 +24,14 @@ JsonEvents: TypeAlias = Annotated[
 Jobs: TypeAlias = Annotated[
     int | None, typer.Option(help="Worker processes.", show_default="one per core")
 ]
+OnAlarm: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="A program that is run when an alarm starts or ends, with JSON on standard input.",
+        show_default="none",
+    ),
+]
 AgentFile: TypeAlias = Annotated[Path, typer.Argument(metavar="AGENT.db", help="The agent's file.")]
 CopyFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="COPY.db", help="The copy: a new file.")

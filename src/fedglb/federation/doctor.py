@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import ROSTER
+from fedglb.federation.alarms import ENDS_SOON, ROOM
 from fedglb.federation.bundle import CA, CERTIFICATE, KEY, Bundle
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import COORDINATOR
@@ -29,9 +30,9 @@ from fedglb.federation.sqlite import Kind, fact, read_only, remedy
 from fedglb.provenance import versions
 
 Grade = Literal["ok", "warning", "fault"]
-SOON = timedelta(days=30)
+SOON = timedelta(seconds=ENDS_SOON)
 _NATS_PY = (2, 16)
-_ROOM, _LITTLE_ROOM = 10**9, 10**8  # bytes
+_LITTLE_ROOM = 10**8  # bytes
 _TIMEOUT = 5.0  # seconds for each step to the server
 _RENEW = "ask the operator for a renewed bundle (fedglb federation renew)"
 
@@ -238,7 +239,7 @@ def room(path: Path) -> Finding:
     """Check the free space on a disk."""
     free = shutil.disk_usage(path).free
     text = f"{free / 1e9:.1f} GB free for {path}"
-    if free >= _ROOM:
+    if free >= ROOM:
         return Finding("disk", "ok", text)
     how = "free some space: rewards are refused when the disk is full"
     return Finding("disk", "warning" if free >= _LITTLE_ROOM else "fault", text, how)

@@ -53,8 +53,10 @@ class AgentPage:
         decisions = by_period(
             activity, lambda p: p.decisions, _decisions, f"Decisions per {unit}", _HEIGHT
         )
+        shown = msgspec.to_builtins(status)
+        del shown["alarms"]  # they have their own part
         text = self._template.render(
-            about=self._about, status=msgspec.to_builtins(status), tiles=_tiles(status, activity),
+            about=self._about, status=shown, alarms=status.alarms, tiles=_tiles(status, activity),
             unit=unit, rewards=rewards, decisions=decisions, model=model,
             weights=model.strongest(_WEIGHTS), comparison=comparison,
             records=self._agent.features is not None,

@@ -19,6 +19,8 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from fedglb.federation import Agent, Unavailable
+from fedglb.federation.agent import alarms as agent_alarms
+from fedglb.federation.alarms import Alarm
 from fedglb.service.openapi import VERSION
 
 if TYPE_CHECKING:
@@ -109,10 +111,13 @@ def agent_metrics(agent: Agent) -> Iterator[Metric]:
     yield _gauge(_AGENT + "frozen", text, 0 if status.frozen is None else status.frozen.update)
     text = "Whether the coordinator refuses the agent."
     yield _gauge(_AGENT + "refused", text, status.refused is not None)
+    yield _alarms(agent_alarms.KINDS, status.alarms)
 
 
 def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
     """Return the numbers of a coordinator's status."""
+    from fedglb.federation.coordinator import alarms as coordinator_alarms
+
     for name, text in _TOTALS.items():
         yield CounterMetricFamily(_COORDINATOR + name, text, value=getattr(status.totals, name))
     gauges: dict[str, tuple[str, float]] = {
@@ -146,15 +151,13 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
         }
     for name, (text, value) in gauges.items():
         yield _gauge(_COORDINATOR + name, text, value)
-    kinds: list[str] = [alarm.kind for alarm in status.alarms]
     events = CounterMetricFamily(
         f"{_COORDINATOR}events", "Events since the start, by kind.", labels=["kind"]
     )
     for kind, count in sorted(status.event_counts.items()):
         events.add_metric([kind], count)
     yield events
-    alarms = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
-    yield _gauges("alarms", "Current alarms, by kind.", "kind", alarms)
+    yield _alarms(coordinator_alarms.KINDS, status.alarms)
     present = {member.name: member.present for member in status.members}
     yield _gauges("client_present", "Whether a client is present.", "client", present)
     samples = {m.name: m.samples for m in status.members if m.samples is not None}
@@ -162,6 +165,14 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
     ends = {certificate.name: certificate.ends for certificate in status.certificates}
     name = "certificate_end_timestamp_seconds"
     yield _gauges(name, "When a certificate expires.", "name", ends)
+
+
+def _alarms(kinds: Iterable[str], standing: Iterable[Alarm]) -> Metric:
+    family = GaugeMetricFamily("fedglb_alarm", "Whether an alarm stands.", labels=["name"])
+    found = {alarm.kind for alarm in standing}
+    for kind in kinds:
+        family.add_metric([kind], float(kind in found))
+    return family
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -18,7 +18,6 @@ from fedglb.federation.coordinator.events import (
     MOST_UPDATES,
     CoordinatorEvent,
     History,
-    alarms_of,
 )
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession
@@ -32,6 +31,7 @@ from fedglb.federation.coordinator.store import (
 from fedglb.federation.errors import Unavailable
 from fedglb.parts.confidence.base import ALL_CLIENTS, INDEPENDENT, ONE_ORDER
 from fedglb.protocol.messages import Derivatives
+from tests.federation.coordinator.test_alarms import NOW, update
 from tests.federation.helpers.lossy_network import DIM, agreed, ask, harness, joined, updated
 
 
@@ -222,60 +222,3 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     path.write_bytes(b"no database" * 100)
     with pytest.raises(InvalidInput, match="a coordinator can use"):
         stored_status(FakeBundle(agreed()), path, {})
-
-
-# -- alarms ----------------------------------------------------------------------------------------
-
-NOW = 1.8e9
-DAY = 86400.0
-
-
-def update(number: int, at: float, **left_out: str) -> UpdateFinished:
-    return UpdateFinished(number, at, 1, None, 2, 5, 1, 0.0, 0.0, 0.1, 10, left_out)
-
-
-def standing(*events: tuple[float, str, str | None], updates=(), **more) -> list[str]:
-    """The alarms after these events: seconds ago, what, about whom."""
-    history = History(updates)
-    for ago, kind, client in events:
-        facts = {} if client is None else {"client": client}
-        history.add(CoordinatorEvent(kind, kind, facts), NOW - ago)  # type: ignore[arg-type]
-    given = {"started": NOW - 10.0, "lost": None, "present": 2, **more}
-    return [alarm.kind for alarm in alarms_of(history, {}, NOW, **given)]
-
-
-def test_how_long_an_alarm_stands():
-    assert standing() == []
-    assert standing(started=None) == ["stopped"]
-    assert standing(lost=NOW - 5.0) == ["disconnected"]
-    # a client that is rejected, until it is admitted
-    assert standing((60, "rejected", "a")) == ["rejected"]
-    assert standing((60, "rejected", "a"), (0, "joined", "a")) == []
-    assert standing((60, "rejected", "a"), (0, "joined", "b")) == ["rejected"]
-    assert standing((3700, "rejected", "a")) == []
-    # one that comes with a copied certificate while its owner is there
-    assert standing((90, "joined", "a"), (0, "rejected", "a")) == ["rejected"]
-    # an update that was abandoned, until one leads to a model
-    assert standing((60, "abandoned", None)) == ["abandoned"]
-    assert standing((60, "abandoned", None), updates=[update(2, NOW - 5.0)]) == []
-    # too few clients, and invalid messages
-    assert standing((60, "waiting", "a"), (60, "invalid", "b")) == ["waiting", "invalid"]
-    assert standing((400, "waiting", "a")) == []
-    # a client that is left out again and again
-    updates = [update(k, NOW - 100.0 + k, **({"b": "late"} if k < 3 else {})) for k in range(10)]
-    assert standing(updates=updates) == ["left_out"]
-    assert standing(updates=updates[1:]) == []
-    # no update for a day, unless the coordinator has just started or nobody is there
-    old = [update(1, NOW - 2 * DAY)]
-    assert standing(updates=old, started=NOW - 9 * DAY) == ["no_updates"]
-    assert standing(updates=old, started=NOW - 9 * DAY, present=0) == []
-    assert standing(updates=old, started=NOW - 60.0) == []
-
-
-def test_certificates_that_end_soon():
-    ends = {"a": NOW + 29 * DAY, "b": NOW + 31 * DAY, "the server": NOW - 1.0}
-    server, client = alarms_of(History(), ends, NOW, started=NOW, lost=None, present=0)
-    assert (server.kind, server.client) == ("certificate", "the server")
-    assert (client.kind, client.client) == ("certificate", "a")
-    assert "certificate expired on" in server.text
-    assert "certificate expires on" in client.text

@@ -21,6 +21,7 @@ TABLES = {
     "facts": ["name", "value"],
     "members": [
         "name", "instance", "present", "model", "current", "joined", "seen", "software",
+        "longest",
     ],
     "state": ["id", "arrays", "traffic"],
     "models": ["number", "models", "arrays"],
@@ -35,7 +36,7 @@ FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
     "updated", "limited", "samples", "restored", "duplicate_coordinator", "ignored", "ended",
-    "schema", "frozen",
+    "schema", "frozen", "alarm",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {

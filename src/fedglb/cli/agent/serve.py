@@ -11,7 +11,7 @@ import typer
 
 from fedglb.cli.agent.models import in_table, options_of, read_models
 from fedglb.cli.agent.problem import AgentProblem
-from fedglb.cli.common import JsonEvents, in_panel, print_event, seconds
+from fedglb.cli.common import JsonEvents, OnAlarm, in_panel, print_event, seconds
 from fedglb.cli.progress import announce_compilation, explain_delay
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.errors import InvalidInput, number, one_of
@@ -119,6 +119,7 @@ def serve(
     shutdown_timeout: Annotated[
         float, _limit("Seconds for requests in progress to finish at shutdown.")
     ] = 30.0,
+    on_alarm: OnAlarm = None,
     as_json: JsonEvents = False,
 ) -> None:
     """Run an agent as a service until Ctrl-C or SIGTERM: JSON over HTTP, see docs/applications.md.
@@ -165,7 +166,13 @@ def serve(
                 problem = ProblemTable(*(table.pop(key) for key in ("dim", "link", "radius")))
                 problems[name] = AgentProblem.of(table["bundle"], table["features"], problem)
         from fedglb.federation import Agent
+        from fedglb.federation.agent.alarms import watching
+        from fedglb.federation.alarms import AlarmCommand
 
+        commands: dict[str, AlarmCommand] = {}
+        if on_alarm is not None:
+            of = {name: name or found.client for name, found in problems.items()}
+            commands = {name: AlarmCommand(on_alarm, of[name]) for name in tables}
         _log_to_output(as_json)
         with ExitStack() as stack:
             models: dict[str, Model] = {}
@@ -177,6 +184,8 @@ def serve(
                         opened["reward_after"] = seconds("reward_after", table["reward_after"])
                         agent = stack.enter_context(Agent.open(opened.pop("file"), **opened))
                     models[name] = Model(agent, found.about)
+                    watched = table["file"], table["bundle"], found.client, commands.get(name)
+                    stack.enter_context(watching(agent.alarms, *watched))
             access = Access(listen.token, listen.hosts)
             if config is None:
                 app = make_app(

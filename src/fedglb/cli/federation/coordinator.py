@@ -13,6 +13,7 @@ from fedglb.cli.common import (
     CopyFile,
     Json,
     JsonEvents,
+    OnAlarm,
     StateFile,
     print_copied,
     print_event,
@@ -71,6 +72,7 @@ def coordinator(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Its certificate, a PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The key, a PEM file.")] = None,
+    on_alarm: OnAlarm = None,
     as_json: JsonEvents = False,
 ) -> None:
     """Run the coordinator until Ctrl-C or SIGTERM.
@@ -83,6 +85,7 @@ def coordinator(
     Example: fedglb federation coordinator ./demo/coordinator --quorum 3
     """
     with extra():
+        from fedglb.federation.alarms import AlarmCommand
         from fedglb.federation.bundle import Bundle
         from fedglb.federation.coordinator.board import Board
         from fedglb.federation.coordinator.policy import CoordinatorPolicy
@@ -99,9 +102,12 @@ def coordinator(
         place = bundle / "state.db" if state is None else state
         board = Board(lambda: certificate_ends(bundle))
         started = f"coordinator of {found.federation} at {found.server}"
+        command = None if on_alarm is None else AlarmCommand(on_alarm, of=found.federation)
 
         def on_event(event: CoordinatorEvent) -> None:
             print_event(event.kind, event.text, event.facts, as_json)
+            if command is not None and event.kind == "alarm":
+                command.call(event.facts)
 
         page = _page(board, http, token_file, tls_cert, tls_key)
         try:

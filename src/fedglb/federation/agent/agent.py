@@ -46,6 +46,7 @@ from fedglb.federation.agent.session import (
 from fedglb.federation.agent.silence import Silence
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
+from fedglb.federation.alarms import AlarmBoard
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.frozen import Frozen
 from fedglb.federation.names import COORDINATOR
@@ -101,6 +102,7 @@ class Agent:
     ) -> None:
         self._client, self._session, self._connection = client, session, connection
         self._own_updates = own_updates
+        self.alarms = AlarmBoard()  # internal: a service looks for alarms
         self._calls = ApplicationCalls(client)
         self._silence: Silence | None = None
         if client.rules.default_reward is not None or self._calls.has_late():
@@ -974,6 +976,7 @@ class Agent:
             0 if self._client.encoder is None else self._client.encoder.ignored,
             None if agreement.features is None else agreement.revision,
             self._client.defaulted, self._client.replaced, self._client.frozen,
+            self.alarms.standing,
         )  # fmt: skip
 
     def check_ready(self) -> None:

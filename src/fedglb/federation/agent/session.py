@@ -24,6 +24,7 @@ from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.schema_change import change_schema
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.agreement import ROSTER
+from fedglb.federation.alarms import Alarm
 from fedglb.federation.frozen import Frozen
 from fedglb.federation.preload import preload
 from fedglb.federation.wire.messages import (
@@ -104,6 +105,8 @@ class AgentStatus:
         How many of them a later reward has replaced.
     frozen
         The model that the agent chooses with, since when and by whose word; None: the newest.
+    alarms
+        What needs its owner's attention. ``fedglb agent serve`` looks for it; others do not.
     """
 
     connected: bool
@@ -119,6 +122,7 @@ class AgentStatus:
     defaulted: int = 0
     replaced: int = 0
     frozen: Frozen | None = None
+    alarms: tuple[Alarm, ...] = ()
 
 
 class RewardTotals:

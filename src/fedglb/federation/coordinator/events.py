@@ -1,14 +1,9 @@
-"""Events and alarms of a coordinator.
-
-An alarm needs the operator's attention; it lasts as long as its reason. docs/operate.md has the
-remedy for each kind.
-"""
+"""Events of a coordinator."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -37,6 +32,7 @@ EventKind: TypeAlias = Literal[
     "frozen",  # the operator has frozen the federation, or has ended that
     "ended",  # the schedule or the privacy budget has ended
     "duplicate_coordinator",  # another coordinator of this federation runs
+    "alarm",  # an alarm starts or ends
 ]
 
 
@@ -100,108 +96,3 @@ class History:
         self.latest[shown.kind, shown.client] = shown
         if event.kind == "updated":
             self.updates.append(msgspec.convert(event.facts, UpdateStatus))
-
-
-# -- alarms --------------------------------------------------------------------------------------
-
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-#: Seconds for which an event of each kind is an alarm, unless something ends it first.
-_STANDING: dict[str, float] = {
-    "rejected": _HOUR,  # until the client is admitted
-    "invalid": _HOUR,
-    "ignored": _HOUR,
-    "abandoned": _DAY,  # until an update succeeds
-    "waiting": 5 * _MINUTE,  # repeated while it lasts
-    "limited": _HOUR,
-    "samples": _DAY,
-    "restored": _DAY,
-    "duplicate_coordinator": 5 * _MINUTE,  # repeated while it lasts
-}
-_LAST, _OFTEN = 10, 3  # an alarm: left out of 3 of the last 10 updates
-_ENDS_SOON = 30 * _DAY
-#: A stored name: scripts that read ``fedglb federation status --json`` wait for it.
-AlarmKind: TypeAlias = (
-    EventKind
-    | Literal[
-        "stopped",  # the coordinator does not run
-        "disconnected",  # it has no connection to the NATS server
-        "left_out",  # a client was left out of several of the last updates
-        "certificate",  # a certificate expires soon, or has expired
-        "no_updates",  # no update for a day, though clients are present
-    ]
-)
-
-
-class Alarm(msgspec.Struct, frozen=True):
-    """An alarm: kind, text, start (Unix time), client."""
-
-    kind: AlarmKind
-    text: str
-    since: float | None
-    client: str | None = None
-
-
-def times_left_out(updates: Sequence[UpdateStatus]) -> Counter[str]:
-    """Return how many of the last ten updates left each client out."""
-    last = list(updates)[-_LAST:]
-    return Counter(client for update in last for client in update.left_out)
-
-
-def alarms_of(
-    history: History,
-    certificates: Mapping[str, float],
-    now: float,
-    *,
-    started: float | None,
-    lost: float | None,
-    present: int,
-    scheduled: bool = False,
-) -> tuple[Alarm, ...]:
-    """Return the current alarms.
-
-    `started` None: the coordinator does not run; `lost`: when it lost its connection. On a
-    schedule (`scheduled`) updates may be days apart.
-    """
-    out: list[Alarm] = []
-    newest = history.updates[-1].at if history.updates else 0.0
-    if started is None:
-        out.append(Alarm("stopped", "the coordinator does not run", None))
-    elif lost is not None:
-        out.append(Alarm("disconnected", "no connection to the NATS server", lost))
-    out += _of_certificates(certificates, now)
-    for (kind, client), event in history.latest.items():
-        if now - event.at <= _STANDING.get(kind, -1.0) and not _is_over(event, history, newest):
-            out.append(Alarm(event.kind, event.text, event.at, client))
-    out += _of_updates(history.updates)
-    since = max(newest, started or 0.0)
-    if started is not None and present and not scheduled and now - since > _DAY:
-        hours = int((now - since) / _HOUR)
-        text = f"no update for {hours} hours, with {present} clients present"
-        out.append(Alarm("no_updates", text, since))
-    return tuple(out)
-
-
-def _of_certificates(certificates: Mapping[str, float], now: float) -> Iterable[Alarm]:
-    for name, ends in sorted(certificates.items(), key=lambda item: item[1]):
-        if ends - now < _ENDS_SOON:
-            when = time.strftime("%Y-%m-%d", time.gmtime(ends))
-            text = f"{name}'s certificate {'expired' if ends < now else 'expires'} on {when}"
-            yield Alarm("certificate", text, max(0.0, ends - _ENDS_SOON), name)
-
-
-def _is_over(event: EventStatus, history: History, newest: float) -> bool:
-    if event.kind == "rejected":
-        admitted = history.latest.get(("joined", event.client))
-        return admitted is not None and admitted.at >= event.at
-    return event.kind in ("abandoned", "waiting") and newest >= event.at
-
-
-def _of_updates(updates: Sequence[UpdateStatus]) -> Iterable[Alarm]:
-    for client, times in sorted(times_left_out(updates).items()):
-        if times >= _OFTEN:
-            last = next(u for u in reversed(updates) if client in u.left_out)
-            text = (
-                f"{client} was left out of {times} of the last {min(len(updates), _LAST)} "
-                f"updates; the last reason: {last.left_out[client]}"
-            )
-            yield Alarm("left_out", text, last.at, client)

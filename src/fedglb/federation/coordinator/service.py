@@ -17,8 +17,10 @@ from pathlib import Path
 import msgspec
 
 from fedglb.errors import InvalidInput
+from fedglb.federation.alarms import LOOK_EVERY, Alarm, AlarmBoard, described, facts_of, low_disk
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
+from fedglb.federation.coordinator.alarms import current_alarms
 from fedglb.federation.coordinator.board import Board, answering, place_of
 from fedglb.federation.coordinator.duplicate_coordinator import Announcement
 from fedglb.federation.coordinator.events import MOST_UPDATES, CoordinatorEvent, History
@@ -103,6 +105,12 @@ class Service:
             self._history.add(event, time.time())
             on_event(event)
 
+        def tell(alarm: Alarm, starts: bool) -> None:
+            text = described(alarm, starts)
+            log.info("%s", text)
+            emit(CoordinatorEvent("alarm", text, facts_of(alarm, starts)))
+
+        self._alarms = AlarmBoard(tell)
         self._store, self._policy, self._emit = store, policy, emit
         rules = bundle.sum_rules()
         self.session = CoordinatorSession(
@@ -146,23 +154,47 @@ class Service:
                 tasks.create_task(self._connection.run())
                 tasks.create_task(self._process(inbox))
                 tasks.create_task(self._board.keep_current(self.status))
+                tasks.create_task(self._look_for_alarms())
         except asyncio.CancelledError:
             self.session.stop()
             raise
 
     def status(self) -> CoordinatorStatus:
         """Return the coordinator's status."""
-        connected = self._is_connected()
-        if connected:
-            self._connected_at = time.time()
+        alarms = self._look()
         return status_of(
             self._bundle,
             self.session,
             self._history,
             self._board.certificates,
             started=self._began,
-            lost=None if connected else self._connected_at,
+            lost=self._lost(),
+            alarms=alarms,
         )
+
+    def _lost(self) -> float | None:
+        """Return when the connection to the NATS server was lost; None: connected."""
+        if not self._is_connected():
+            return self._connected_at
+        self._connected_at = time.time()
+        return None
+
+    def _look(self) -> tuple[Alarm, ...]:
+        """Return the alarms that stand, after a look at their conditions."""
+        now, certificates = time.time(), self._board.certificates
+        found = current_alarms(
+            self.session, self._history, certificates, now, started=self._began, lost=self._lost()
+        )
+        disk = low_disk(self._store.path.absolute().parent, self._alarms.stands("disk"))
+        return self._alarms.look((*found, *disk), now)
+
+    async def _look_for_alarms(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                self._look()
+            except Exception:  # a fault here must not stop updates
+                log.exception("cannot look for alarms")
 
     async def _process(self, inbox: Inbox) -> None:
         """Handle messages in the order of their arrival, and the clock in between."""

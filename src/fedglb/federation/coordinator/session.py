@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -74,6 +75,8 @@ _REPORT = 60.0  # seconds between two events about one client's dropped messages
 _PENALTY = 60.0  # seconds without requests for a client after an invalid message
 _WEIGHTS = 20  # shown
 _LATE = 2.0  # seconds after which a tick is late, because the coordinator was suspended
+_SHORT = 1800.0  # seconds of absences that are not remembered: no alarm depends on them
+_STANDS = 600.0  # seconds for which a request stands that is not repeated
 
 
 class CoordinatorSession:
@@ -123,7 +126,9 @@ class CoordinatorSession:
         self._weights: tuple[SharedModel | None, tuple[Weight, ...]] = (None, ())
         self._now = 0.0  # of the last input
         self._set_frozen(frozen)
-        self._wall, self._has_ended = wall, False
+        self._wall, self._has_ended, self._began = wall, False, wall()
+        #: When the update that is due fell due, when that was last said, and the last update then.
+        self._due = 0.0, -math.inf, -1
         self._waiting: tuple[str, int, int] | None = None  # until an update may start again
         self.gate = RateLimiter(policy.rates, answer_size=8 * agreement.largest_answer + 4096)
 
@@ -192,6 +197,8 @@ class CoordinatorSession:
                 self._emit("ended", why, update=self.coordinator.started)
             return []
         time = self.driver.due(self._wall())
+        if time:
+            self._note_due(self.driver.timetable.next or 0.0)
         present, quorum = len(self.coordinator.clients), self.policy.quorum
         if not time or not present or not self.driver.may_start(now):
             return []
@@ -224,7 +231,31 @@ class CoordinatorSession:
     def last_seen(self, client: str, now: float) -> float | None:
         """Return the Unix time of a client's last message, if known."""
         silence = self.members.silence(client, now)
-        return self.records[client].seen if silence is None else time.time() - silence
+        return self.records[client].seen if silence is None else self._wall() - silence
+
+    def absence(self, client: str) -> float:
+        """Return for how many seconds a client has been away; 0: it is here.
+
+        One that was here before a restart of the coordinator is away since then.
+        """
+        record = self.records[client]
+        since = self._began if record.present else record.seen
+        if client in self.members or since is None:
+            return 0.0
+        return max(0.0, self._wall() - since)
+
+    def _note_due(self, since: float) -> None:
+        """Note that an update is requested or scheduled, and since when."""
+        first, last, before = self._due
+        now, finished = self._wall(), self.coordinator.finished
+        stands = before == finished and now - last < _STANDS
+        self._due = first if stands else since, now, finished
+
+    def due_since(self) -> float | None:
+        """Return since when an update is due or in progress, a Unix time; None: none is."""
+        first, last, before = self._due
+        recent = not self.driver.idle or self._wall() - last < _STANDS
+        return first if recent and before == self.coordinator.finished else None
 
     def weights(self) -> tuple[Weight, ...]:
         """Return the strongest weights of the newest model; none without a schema."""
@@ -311,6 +342,8 @@ class CoordinatorSession:
             out += self._deliver(self.driver.drop_samples(client, now))
         if client not in self.members:
             self._emit("joined", f"{client} has joined ({hello.software})", client=client)
+            if not new and self.absence(client) > _SHORT:
+                record.longest = max(record.longest, self.absence(client))
         record.present = True
         if new or record != before:  # writes wait for the disk, so not for every hello
             self._store.write_member(client, record)
@@ -442,6 +475,7 @@ class CoordinatorSession:
             return []  # the update in progress is for this request: count it once
         if self.driver.idle and held < self.coordinator.finished:
             return self._newer_model(client, held)  # the requested model exists
+        self._note_due(self._wall())
         if not self._may_start(client, now):
             return []
         if self.driver.idle and not self.driver.may_start(now):

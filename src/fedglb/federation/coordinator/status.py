@@ -13,16 +13,10 @@ import msgspec
 
 from fedglb.algorithms.catalog import in_words
 from fedglb.features.weights import Weight
+from fedglb.federation.alarms import Alarm
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.coordinator.events import (
-    MOST_UPDATES,
-    Alarm,
-    EventStatus,
-    History,
-    UpdateStatus,
-    alarms_of,
-    times_left_out,
-)
+from fedglb.federation.coordinator.alarms import current_alarms, times_left_out
+from fedglb.federation.coordinator.events import MOST_UPDATES, EventStatus, History, UpdateStatus
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
@@ -167,11 +161,13 @@ def status_of(
     *,
     started: float | None = None,
     lost: float | None = None,
+    alarms: tuple[Alarm, ...] | None = None,
 ) -> CoordinatorStatus:
     """Return the status of a coordinator.
 
     `started` is its start time (None: it does not run), `lost` the time when it lost its
-    connection to the NATS server (None: connected).
+    connection to the NATS server (None: connected), `alarms` those that stand (None: those whose
+    reason holds now).
     """
     now, monotonic = time.time(), time.monotonic()
     coordinator, traffic = session.coordinator, session.traffic
@@ -199,6 +195,8 @@ def status_of(
         )
         for name, record in sorted(records.items())
     )
+    if alarms is None:
+        alarms = current_alarms(session, history, certificates, now, started=started, lost=lost)
     return CoordinatorStatus(
         federation=bundle.federation,
         server=bundle.server,
@@ -222,11 +220,7 @@ def status_of(
         ),
         events=tuple(history.events),
         event_counts=dict(history.counts),
-        alarms=alarms_of(
-            history, certificates, now,
-            started=started, lost=lost, present=len(session.members),
-            scheduled=bool(session.agreement.times),
-        ),
+        alarms=alarms,
         certificates=tuple(CertificateStatus(*item) for item in sorted(certificates.items())),
         schedule=schedule_of(session),
         privacy=privacy_of(session),

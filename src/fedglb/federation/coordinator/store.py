@@ -40,7 +40,8 @@ CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE members(
     name TEXT PRIMARY KEY, instance TEXT NOT NULL, present INTEGER NOT NULL,
     model INTEGER NOT NULL, current INTEGER NOT NULL,
-    joined REAL, seen REAL, software TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
+    joined REAL, seen REAL, software TEXT NOT NULL DEFAULT '',
+    longest REAL NOT NULL DEFAULT 0) WITHOUT ROWID;
 CREATE TABLE state(
     id INTEGER PRIMARY KEY CHECK (id = 1), arrays BLOB NOT NULL, traffic BLOB NOT NULL);
 CREATE TABLE models(number INTEGER PRIMARY KEY, models INTEGER NOT NULL, arrays BLOB NOT NULL);
@@ -76,6 +77,7 @@ class MemberRecord:
     joined: float | None = None  # when it was first admitted
     seen: float | None = None  # last message before it left, or before the last update or stop
     software: str = ""  # as of its last hello
+    longest: float = 0.0  # seconds of its longest absence, after which it came back
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ class CoordinatorStore:
     """Reads and writes the coordinator's file."""
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
+        self.path = Path(path)
         # `federation status` holds the lock for an instant, to see whether a coordinator runs
         self._db = connect(path, _SCHEMA, "coordinator", _VERSION, wait=_READER)
         try:
@@ -198,13 +201,14 @@ class CoordinatorStore:
     def members(self) -> dict[str, MemberRecord]:
         """Return all clients ever admitted."""
         rows = self._db.execute(
-            "SELECT name, instance, present, model, current, joined, seen, software FROM members"
+            "SELECT name, instance, present, model, current, joined, seen, software, longest "
+            "FROM members"
         )
         return {r[0]: MemberRecord(r[1], bool(r[2]), r[3], bool(r[4]), *r[5:]) for r in rows}
 
     def write_member(self, name: str, record: MemberRecord) -> None:
         """Write the record of a client."""
-        places = ", ".join("?" * 8)
+        places = ", ".join("?" * 9)
         self._db.execute(f"REPLACE INTO members VALUES ({places})", (name, *astuple(record)))
 
     def schedule(self) -> tuple[float | None, int]:
