@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -24,7 +25,13 @@ from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput, array, integer, number
 from fedglb.features.encode import Record
-from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailable
+from fedglb.federation import (
+    AgentStatus,
+    AlreadyObserved,
+    Decision,
+    Unavailable,
+    UnknownDecision,
+)
 from fedglb.federation.agent.comparison import Comparison
 from fedglb.federation.agent.explain import Explanation, LearnedModel, PreviewedArm
 from fedglb.federation.agent.records import is_records
@@ -283,8 +290,19 @@ class AgentClient:
         Unavailable
             The service did not answer within `patience`, or refused.
         """
-        asked = {"ids": list(ids)} if subject is None else {"ids": list(ids), "subject": subject}
-        return int(msgspec.json.decode(self._get("POST", "/v1/forget", asked))["forgotten"])
+        given = list(ids)
+        asked = {"ids": given} if subject is None else {"ids": given, "subject": subject}
+        answer, unsure = self._ask("POST", "/v1/forget", asked)
+        if answer.status < 400:
+            return int(msgspec.json.decode(answer.body)["forgotten"])
+        error = _error(answer)
+        if not (unsure and isinstance(error, UnknownDecision)):
+            raise error
+        count = 0 if subject is None else self.forget(subject=subject)
+        for each in given:  # an earlier try may have deleted them
+            with suppress(UnknownDecision):
+                count += self.forget([each])
+        return count
 
     # -- many at once ---------------------------------------------------------------------------
 
