@@ -789,8 +789,8 @@ def is_id(value: object) -> bool:
 
 def _parse(id: object) -> tuple[str, int]:  # noqa: A002
     """Return the prefix and the number of a decision's id."""
-    if isinstance(id, str):
+    if isinstance(id, str) and id.isascii():
         prefix, dash, index = id.rpartition("-")
-        if dash and index.isascii() and index.isdigit() and len(index) < 19:
+        if dash and index.isdigit() and len(index) < 19:
             return prefix, int(index)
     raise UnknownDecision(f"{id!r} is not a decision's id; expected the `id` of a Decision")
