@@ -102,12 +102,13 @@ class Write:
     rules: Mapping[str, Any] = field(default_factory=dict)
 
 
+SILENCE = {"default_reward": DEFAULT, "reward_after": 0.1}
 WRITES = {
     "default rewards": Write(
         silent,
         ("INSERT INTO late", "DELETE FROM late", "UPDATE decisions", "REPLACE INTO facts", "COMMIT",
          "BEGIN"),
-        {"default_reward": DEFAULT, "reward_after": 0.1},
+        SILENCE,
     ),
     "rankings": Write(
         ranked,
@@ -123,6 +124,7 @@ WRITES = {
         ("UPDATE decisions", "UPDATE prefetched", "DELETE FROM decisions",
          "DELETE FROM prefetched", "DELETE FROM offers", "DELETE FROM late", "REPLACE INTO facts",
          "COMMIT"),
+        SILENCE,
     ),
     "an apprentice": Write(taught, ("INSERT INTO decisions", "UPDATE decisions")),
 }  # fmt: skip
