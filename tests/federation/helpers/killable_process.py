@@ -14,7 +14,6 @@ from typing import Any
 
 from fedglb.features import Features
 from fedglb.federation.agent.agent import Agent
-from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import service
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
@@ -25,6 +24,7 @@ from fedglb.protocol.update import IDLE
 from fedglb.service import server
 from fedglb.service.agent import make_app
 from fedglb.service.listening import Listen
+from tests.federation.helpers.agent_driver import replayed
 from tests.federation.helpers.kill_points import Fault, Faults, install
 from tests.federation.helpers.nats_federation import PATIENCE
 from tests.federation.helpers.recorded import ITEMS, stream
@@ -199,18 +199,8 @@ class Serving(Obedient):
             server.serve(make_app(self.agent), listen, 10.0, lambda url: self.say(event=url))
 
     def replayed(self) -> dict[str, Any]:
-        """The client in memory and the one that its file has, while no call runs."""
-        held = self.agent._client
-        with held.locked():
-            held.ready()
-            fresh = DurableClient(held.name, held.agreement, held.store, held.rules)
-            out: dict[str, Any] = {}
-            for name, each in (("memory", held), ("file", fresh)):
-                samples = each.protocol_client.samples.so_far()
-                counts = each.waiting, each.expired, each.defaulted, each.replaced, each.number
-                out[name] = (counts, samples.X.tobytes(), samples.y.tobytes())
-                out[f"{name}_state"] = each.protocol_client.to_arrays()
-            return out
+        memory, file = replayed(self.agent._client)
+        return {"memory": memory, "file": file}
 
     def silence(self) -> dict[str, Any]:
         """Whether decisions wait for a reward, and rewards wait until they are learned."""
