@@ -12,7 +12,7 @@ import typer
 
 from fedglb.cli.common import console
 from fedglb.errors import InvalidInput
-from fedglb.federation.errors import Unavailable
+from fedglb.federation.errors import Unavailable, UnknownDecision
 from fedglb.federation.operator.nats_server import ServerFault
 from fedglb.studies import SweepFailed
 
@@ -49,7 +49,7 @@ def report_errors(
     except Unavailable as error:
         text = str(error)
         fail(f"{text.partition(', and one process')[0]}: {if_open}" if if_open else text, 1)
-    except (SweepFailed, ServerFault, sqlite3.Error) as error:
+    except (SweepFailed, ServerFault, UnknownDecision, sqlite3.Error) as error:
         fail(f"{error}{resume}", 1)
     except OSError as error:
         where = error.filename or place or "the folder"
