@@ -306,30 +306,29 @@ class AgentClient:
 
     # -- many at once ---------------------------------------------------------------------------
 
-    def choose_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[Decision | Exception]:
+    def choose_batch(
+        self, requests: Iterable[Mapping[str, Any]]
+    ) -> list[Decision | tuple[Decision, ...] | Exception]:
         """Choose several times, in order, with one request.
 
         Parameters
         ----------
         requests
-            Arguments of `choose`: ``{"arms": …, "ids": …, "context": …}``.
+            Arguments of `choose`, ``{"arms": …, "ids": …, "context": …}``, or of `rank`, with
+            ``"count": 3``.
 
         Returns
         -------
-        list of Decision or Exception
-            A decision for each, or the error that `choose` would have raised.
+        list of Decision, tuple of Decision, or Exception
+            For each what `choose` or `rank` would have returned, or the error that it would have
+            raised.
         """
         batch = [
             _keyed(**{"ids": None, "context": None, "exclude": None} | dict(each))
             for each in requests
         ]
         found = msgspec.json.decode(self._get("POST", "/v1/choose/batch", {"batch": batch}))
-        return [
-            _decision(each["decision"])
-            if "decision" in each
-            else raised(msgspec.convert(each["problem"], ProblemDetails))
-            for each in found["results"]
-        ]
+        return [_chosen(each) for each in found["results"]]
 
     def observe_batch(self, rewards: Iterable[tuple[str, float]]) -> list[Exception | None]:
         """Report several rewards, in order, with one request.
@@ -598,7 +597,7 @@ class AsyncAgentClient:
     @_sections_of(AgentClient.choose_batch)
     async def choose_batch(
         self, requests: Iterable[Mapping[str, Any]]
-    ) -> list[Decision | Exception]:
+    ) -> list[Decision | tuple[Decision, ...] | Exception]:
         """Choose several times, in order, with one request."""
         return await self._run(lambda: self._client.choose_batch(requests))
 
@@ -717,6 +716,15 @@ def _decision(table: dict[str, Any]) -> Decision:
         if table.get(name) is None:
             table[name] = absent
     return msgspec.convert(table, Decision)
+
+
+def _chosen(result: dict[str, Any]) -> Decision | tuple[Decision, ...] | Exception:
+    """Return the outcome of one item of a batch."""
+    if "ranking" in result:
+        return tuple(map(_decision, result["ranking"]))
+    if "decision" in result:
+        return _decision(result["decision"])
+    return raised(msgspec.convert(result["problem"], ProblemDetails))
 
 
 def _error(answer: Answer) -> Exception:
