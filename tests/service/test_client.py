@@ -108,6 +108,38 @@ def test_a_repeated_reward_that_is_there_was_this_ones():
                     client.observe("a-1", 1.0)
 
 
+def test_the_clicks_on_a_ranking_that_are_there_were_this_ones():
+    there = refused(409, "already-observed", same=True)
+    for answers, error in [
+        ([CUT, there], None),
+        ([there], AlreadyObserved),
+        ([CUT, refused(409, "already-observed", same=False)], AlreadyObserved),
+    ]:
+        with scripted(*answers) as (url, asked), fg.AgentClient(url) as client:
+            if error is None:
+                client.observe_ranking(("a-1", "a-2"), {"a-2"})
+            else:
+                with pytest.raises(error):
+                    client.observe_ranking(("a-1", "a-2"), {"a-2"})
+        sent = ("/v1/observe/ranking", {"ids": ["a-1", "a-2"], "clicked": ["a-2"]})
+        assert asked == [sent] * len(answers)
+
+
+def test_what_was_forgotten_before_the_answer_was_lost_is_gone():
+    """All decisions are gone when the call returns, whoever has deleted them."""
+    unknown, one = refused(404, "unknown-decision"), (200, {"forgotten": 1}, {})
+    with scripted(CUT, unknown, unknown, one) as (url, asked), fg.AgentClient(url) as client:
+        assert client.forget(["a-1", "a-2"]) == 1
+    assert [body["ids"] for _, body in asked] == [["a-1", "a-2"]] * 2 + [["a-1"], ["a-2"]]
+    with scripted(CUT, unknown, one, unknown) as (url, asked), fg.AgentClient(url) as client:
+        assert client.forget(["a-1"], subject="u") == 1
+    assert [body for _, body in asked[2:]] == [{"ids": [], "subject": "u"}, {"ids": ["a-1"]}]
+    with scripted(unknown) as (url, asked), fg.AgentClient(url) as client:
+        with pytest.raises(UnknownDecision):  # no answer was lost
+            client.forget(["a-1", "a-2"])
+        assert len(asked) == 1
+
+
 def test_a_repeated_batch_of_rewards():
     results = [
         {"status": 200},

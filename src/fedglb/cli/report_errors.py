@@ -12,7 +12,7 @@ import typer
 
 from fedglb.cli.common import console
 from fedglb.errors import InvalidInput
-from fedglb.federation.errors import Unavailable
+from fedglb.federation.errors import Unavailable, UnknownDecision
 from fedglb.federation.operator.nats_server import ServerFault
 
 _INTERRUPTED = 130
@@ -32,7 +32,7 @@ def report_errors(
     argument to its name on this command line.
     """
     resume, called = "", names
-    faults: tuple[type[Exception], ...] = (ServerFault, sqlite3.Error)
+    faults: tuple[type[Exception], ...] = (ServerFault, UnknownDecision, sqlite3.Error)
     if place is not None:
         from fedglb.studies import SweepFailed
 

@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -24,7 +25,13 @@ from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput, array, integer, number
 from fedglb.features.encode import Record
-from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailable
+from fedglb.federation import (
+    AgentStatus,
+    AlreadyObserved,
+    Decision,
+    Unavailable,
+    UnknownDecision,
+)
 from fedglb.federation.agent.comparison import Comparison
 from fedglb.federation.agent.explain import Explanation, LearnedModel, PreviewedArm
 from fedglb.federation.agent.records import is_records
@@ -291,35 +298,45 @@ class AgentClient:
         Unavailable
             The service did not answer within `patience`, or refused.
         """
-        asked = {"ids": list(ids)} if subject is None else {"ids": list(ids), "subject": subject}
-        return int(msgspec.json.decode(self._get("POST", "/v1/forget", asked))["forgotten"])
+        given = list(ids)
+        asked = {"ids": given} if subject is None else {"ids": given, "subject": subject}
+        answer, unsure = self._ask("POST", "/v1/forget", asked)
+        if answer.status < 400:
+            return int(msgspec.json.decode(answer.body)["forgotten"])
+        error = _error(answer)
+        if not (unsure and isinstance(error, UnknownDecision)):
+            raise error
+        count = 0 if subject is None else self.forget(subject=subject)
+        for each in given:  # an earlier try may have deleted them
+            with suppress(UnknownDecision):
+                count += self.forget([each])
+        return count
 
     # -- many at once ---------------------------------------------------------------------------
 
-    def choose_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[Decision | Exception]:
+    def choose_batch(
+        self, requests: Iterable[Mapping[str, Any]]
+    ) -> list[Decision | tuple[Decision, ...] | Exception]:
         """Choose several times, in order, with one request.
 
         Parameters
         ----------
         requests
-            Arguments of `choose`: ``{"arms": …, "ids": …, "context": …}``.
+            Arguments of `choose`, ``{"arms": …, "ids": …, "context": …}``, or of `rank`, with
+            ``"count": 3``.
 
         Returns
         -------
-        list of Decision or Exception
-            A decision for each, or the error that `choose` would have raised.
+        list of Decision, tuple of Decision, or Exception
+            For each what `choose` or `rank` would have returned, or the error that it would have
+            raised.
         """
         batch = [
             _keyed(**{"ids": None, "context": None, "exclude": None} | dict(each))
             for each in requests
         ]
         found = msgspec.json.decode(self._get("POST", "/v1/choose/batch", {"batch": batch}))
-        return [
-            _decision(each["decision"])
-            if "decision" in each
-            else raised(msgspec.convert(each["problem"], ProblemDetails))
-            for each in found["results"]
-        ]
+        return [_chosen(each) for each in found["results"]]
 
     def observe_batch(self, rewards: Iterable[tuple[str, float]]) -> list[Exception | None]:
         """Report several rewards, in order, with one request.
@@ -635,7 +652,7 @@ class AsyncAgentClient:
     @_sections_of(AgentClient.choose_batch)
     async def choose_batch(
         self, requests: Iterable[Mapping[str, Any]]
-    ) -> list[Decision | Exception]:
+    ) -> list[Decision | tuple[Decision, ...] | Exception]:
         """Choose several times, in order, with one request."""
         return await self._run(lambda: self._client.choose_batch(requests))
 
@@ -767,6 +784,15 @@ def _decision(table: dict[str, Any]) -> Decision:
         if table.get(name) is None:
             table[name] = absent
     return msgspec.convert(table, Decision)
+
+
+def _chosen(result: dict[str, Any]) -> Decision | tuple[Decision, ...] | Exception:
+    """Return the outcome of one item of a batch."""
+    if "ranking" in result:
+        return tuple(map(_decision, result["ranking"]))
+    if "decision" in result:
+        return _decision(result["decision"])
+    return raised(msgspec.convert(result["problem"], ProblemDetails))
 
 
 def _error(answer: Answer) -> Exception:

@@ -133,7 +133,7 @@ def test_bad_rewards_are_refused_and_the_decision_still_waits(agent, reward):
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "nonsense", "a-b", "-1", "x-1", 7, None, "x-" + "9" * 30, "x-１"]
+    "wrong", ["", "nonsense", "a-b", "-1", "x-1", 7, None, "x-" + "9" * 30, "x-１", "\ud800-1"]
 )
 def test_unknown_decisions(agent, wrong):
     agent.choose(ARMS)
@@ -142,8 +142,9 @@ def test_unknown_decisions(agent, wrong):
         match=r"(not a decision's id.*Decision|not in this agent's file.*forgotten)$",
     ):  # no quotes
         agent.observe(wrong, 1.0)
-    with pytest.raises(UnknownDecision):
-        agent.forget([wrong])
+    for call in (agent.forget, agent.activate, lambda ids: agent.observe_ranking(ids, [])):
+        with pytest.raises(UnknownDecision):
+            call([wrong])
     assert agent.export()["outcome"].to_list() == ["pending"]
 
 

@@ -58,6 +58,7 @@ def test_excluded_arms_and_a_key(agent, rng):
         ({"played": 1.5}, "played"),
         ({"propensity": 0.5}, "propensity"),
         ({"played": 1, "propensity": 0.0}, "propensity"),
+        ({"played": 1, "propensity": 1e-101}, "propensity"),
         ({"played": 1, "propensity": 1.1}, "propensity"),
         ({"played": 1, "propensity": math.nan}, "propensity"),
         ({"played": 1, "prefetch": True}, "played"),
@@ -149,3 +150,23 @@ def test_what_speaks_against_it_is_said(path, rng):
             agent.observe(agent.choose(TABLE, played=0, propensity=1.0).id, float(k % 2))
         found = agent.compare()
         assert any("could only play one arm" in text for text in found.caveats)
+
+
+def test_numbers_whose_squares_are_none(path):
+    """Rewards and propensities as extreme as `choose` and `observe` take them."""
+    with Agent.open(path, fg.Problem(dim=3, link=fg.Identity())) as agent:
+        for reward in (1.0, 0.0):
+            made = agent.choose(TABLE[:1], played=0, propensity=1e-100)
+            agent.observe(made.id, reward)
+        found = agent.compare()
+        assert found.agent.value == found.other.value == pytest.approx(0.5)
+        assert found.effective == pytest.approx(2.0)
+        agent.observe(agent.choose(TABLE[:1], played=0, propensity=1e-100).id, 1e200)
+        found = agent.compare()
+        assert (found.decisions, found.agent, found.other, found.difference) == (
+            3,
+            None,
+            None,
+            None,
+        )
+        assert found.verdict.startswith("too early")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -327,6 +328,22 @@ def test_an_update_begins_and_ends_meanwhile(path, rng, monkeypatch):
     agent.close()
     with Agent.open(path, PROBLEM, algorithm=algorithm) as back:
         assert state(back) == live
+
+
+def test_after_a_kill_the_last_copy_is_gone_when_the_file_is_opened(path):
+    """Whoever asks again is told that there is no such decision: then it must be true."""
+    learn = "ids = [agent.choose(np.eye(3)[:1], [f'item {k:03}']).id for k in range(40)]"
+    killed(path, "PRAGMA wal_checkpoint", learn, "agent.forget(ids[5:9])")
+    assert b"item 005" in both_files(path)
+    with Agent.open(path, PROBLEM):
+        data = both_files(copied(path, path.parent / "copy"))
+    assert b"item 004" in data
+    assert b"item 005" not in data
+
+
+def both_files(path: Path) -> bytes:
+    """What a file and its write-ahead log have."""
+    return b"".join(file.read_bytes() for file in path.parent.glob(path.name + "*"))
 
 
 @pytest.mark.some(1)

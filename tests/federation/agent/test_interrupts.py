@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import linecache
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,10 +16,12 @@ from fedglb.federation import Agent, AlreadyObserved, DecisionExpired, UnknownDe
 from fedglb.federation.agent import (
     application_calls,
     durable_client,
+    removal,
     store,
     update_answers,
     update_store,
 )
+from tests.federation.helpers.agent_driver import replayed
 from tests.protocol.driver import equal_arrays
 
 PROBLEM = fg.Problem(dim=2)
@@ -27,6 +31,7 @@ STRUCK = {
     for module in (
         application_calls,
         durable_client,
+        removal,
         store,
         update_answers,
         update_store,
@@ -117,3 +122,111 @@ def test_forgetting_that_is_interrupted_is_done_or_not_done(tmp_path):
     assert lines > 20  # it did strike inside
     assert agent.status.samples == 0
     agent.close()
+
+
+# -- the other calls: each is begun, perhaps interrupted, and made again -------------------------
+
+Call = tuple[Callable[[], object], Callable[[], None]]  # what is interrupted; what must hold then
+
+
+def ranking(agent: Agent, k: int) -> Call:
+    def made() -> None:
+        found = agent.rank(ARMS, 2, key=f"view {k}")
+        assert agent.rank(ARMS, 2, key=f"view {k}") == found
+        assert agent.export().height == agent._client.waiting == 2 * k
+
+    return lambda: agent.rank(ARMS, 2, key=f"view {k}"), made
+
+
+def clicks(agent: Agent, k: int) -> Call:
+    shown = [decision.id for decision in agent.rank(ARMS, 3)]
+
+    def call() -> None:
+        agent.observe_ranking(shown, [shown[1]])
+
+    def told() -> None:
+        with suppress(AlreadyObserved):
+            call()
+        with pytest.raises(AlreadyObserved) as again:
+            call()
+        assert again.value.same
+        assert agent.export()["outcome"].to_list() == ["observed", "observed", "unseen"] * k
+        assert agent.export()["reward"].to_list() == [0.0, 1.0, None] * k
+        assert agent.status.samples == 2 * k
+
+    return call, told
+
+
+def activation(agent: Agent, k: int) -> Call:
+    made = agent.choose(ARMS, prefetch=True)
+
+    def happened() -> None:
+        agent.activate([made.id])
+        assert agent.export()["id"].to_list()[-1] == made.id
+        assert agent.export().height == agent._client.waiting == k
+
+    return lambda: agent.activate([made.id]), happened
+
+
+def silence(agent: Agent, k: int) -> Call:
+    agent.choose(ARMS)
+
+    def learned() -> None:
+        agent._calls.learn_silence(10)
+        assert agent.status.samples == agent.status.defaulted == agent.export().height == k
+
+    return lambda: agent._calls.learn_silence(10), learned
+
+
+def late_reward(agent: Agent, k: int) -> Call:
+    made = agent.choose(ARMS)
+    agent._calls.learn_silence(10)
+    agent.observe(made.id, 1.0)
+
+    def learned() -> None:
+        agent._calls.learn_late()
+        assert agent.export()["reward"].to_list() == [1.0] * k
+        assert agent.status.samples == agent.status.defaulted == agent.status.replaced == k
+
+    return agent._calls.learn_late, learned
+
+
+def subject(agent: Agent, k: int) -> Call:
+    agent.observe(agent.choose(ARMS).id, 1.0)
+    agent.observe(agent.choose(ARMS, subject="ann").id, 0.0)
+    agent.choose(ARMS, subject="ann")
+    agent.choose(ARMS, subject="ann", prefetch=True)
+
+    def gone() -> None:
+        agent.forget(subject="ann")
+        assert agent.export()["reward"].to_list() == [1.0] * k
+        assert (agent.status.samples, agent._client.waiting) == (k, 0)
+
+    return lambda: agent.forget(subject="ann"), gone
+
+
+@pytest.mark.parametrize(
+    "case",
+    [ranking, clicks, activation, silence, late_reward, subject],
+    ids=lambda case: case.__name__,
+)
+def test_a_call_that_is_interrupted_and_made_again_has_happened_once(tmp_path, case):
+    rules = {"default_reward": 0.0, "reward_after": 1e-6} if case in (silence, late_reward) else {}
+    agent = Agent.open(tmp_path / "a.db", PROBLEM, **rules)
+    if agent._silence is not None:
+        agent._silence.close()  # only this thread learns
+    struck = True
+    for k in itertools.count(1):
+        call, check = case(agent, k)
+        struck = interrupted(call, k)
+        agent.export()  # whatever comes next
+        memory, file = replayed(agent._client)
+        assert memory == file
+        check()
+        if not struck:
+            break
+    assert k > 20  # it did strike inside
+    now = agent._client.protocol_client.to_arrays()
+    agent.close()
+    with Agent.open(tmp_path / "a.db", PROBLEM) as again:
+        assert equal_arrays(again._client.protocol_client.to_arrays(), now)

@@ -15,6 +15,7 @@ import polars as pl
 import fedglb as fg
 from fedglb.federation import Agent
 from fedglb.federation.agent.agent import ALONE
+from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.log_reader import LogEnd
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
@@ -36,10 +37,33 @@ def state(agent: Agent) -> dict[str, bytes]:
 
     Which samples were frozen is of interest only while an update is in progress.
     """
-    arrays = client(agent).to_arrays()
+    return _as_bytes(client(agent))
+
+
+def _as_bytes(held: fg.Client) -> dict[str, bytes]:
+    arrays = held.to_arrays()
     if arrays["update"] <= arrays["adopted"]:
         del arrays["frozen"]
     return {name: np.asarray(value).tobytes() for name, value in arrays.items()}
+
+
+def replayed(held: DurableClient) -> tuple[dict[str, object], dict[str, object]]:
+    """What a client has in memory, and what it would read from its file, while no call runs."""
+    with held.locked():
+        held.ready()
+        fresh = DurableClient(held.name, held.agreement, held.store, held.rules)
+        return _whole(held), _whole(fresh)
+
+
+def _whole(held: DurableClient) -> dict[str, object]:
+    samples = held.protocol_client.samples.so_far()
+    counts = ("waiting", "expired", "defaulted", "replaced", "number")
+    return {
+        **{name: getattr(held, name) for name in counts},
+        **_as_bytes(held.protocol_client),
+        "X": samples.X.tobytes(),
+        "y": samples.y.tobytes(),
+    }
 
 
 def feed(agent: Agent, rng: np.random.Generator, n: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""An agent or a coordinator as a process that takes orders and may be killed at any moment."""
+"""An agent, its service or a coordinator, a process that takes orders and may be killed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from fedglb.features import Features
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import service
@@ -20,6 +21,10 @@ from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.secure_sums import member
 from fedglb.problem import Problem
 from fedglb.protocol.update import IDLE
+from fedglb.service import server
+from fedglb.service.agent import make_app
+from fedglb.service.listening import Listen
+from tests.federation.helpers.agent_driver import replayed
 from tests.federation.helpers.kill_points import Fault, Faults, install
 from tests.federation.helpers.nats_federation import PATIENCE
 from tests.federation.helpers.recorded import ITEMS, stream
@@ -122,6 +127,11 @@ class Obedient:
                 return
             self.say(answer=getattr(self, name)(**given) or {})
 
+    def obey_to_the_end(self) -> None:
+        """Obey beside a service, and end it."""
+        self.obey()
+        os.kill(os.getpid(), signal.SIGTERM)
+
     def arm(self, fault: Fault | None) -> None:
         self.faults.arm(fault)
 
@@ -179,6 +189,24 @@ class Learning(Obedient):
         return {"x": kept["x"].to_list(), "y": kept["reward"].to_list(), "decisions": len(log)}
 
 
+class Serving(Obedient):
+    """An agent alone that is a service; it takes orders beside it."""
+
+    def serve(self, path: Path, socket: Path, features: Features, rules: dict[str, Any]) -> None:
+        with Agent.open(path, features=features, **rules) as self.agent:
+            threading.Thread(target=self.obey_to_the_end, daemon=True).start()
+            listen = Listen("127.0.0.1", 0, path=socket)
+            server.serve(make_app(self.agent), listen, 10.0, lambda url: self.say(event=url))
+
+    def replayed(self) -> dict[str, Any]:
+        memory, file = replayed(self.agent._client)
+        return {"memory": memory, "file": file}
+
+    def silence(self) -> dict[str, Any]:
+        """Whether decisions wait for a reward, and rewards wait until they are learned."""
+        return {"waiting": self.agent._client.waiting, "late": self.agent._calls.has_late()}
+
+
 class Coordinating(Obedient):
     """A coordinator; it takes orders beside its service."""
 
@@ -211,12 +239,8 @@ class Coordinating(Obedient):
                 super().__init__(*given, wall=lambda: self.clock, **more)
                 self.session = inner
 
-        def listen() -> None:
-            self.obey()
-            os.kill(os.getpid(), signal.SIGTERM)
-
         service.CoordinatorSession = Watched  # type: ignore[misc]
-        threading.Thread(target=listen, daemon=True).start()
+        threading.Thread(target=self.obey_to_the_end, daemon=True).start()
         # Long timeouts: no client is excluded while a process starts again.
         policy = CoordinatorPolicy(time_limit=600.0, absent_after=600.0, grace=600.0)
         found = Bundle.read(bundle)
@@ -233,4 +257,5 @@ def main(kind: str, line: Connection, log: str, fault: Fault | None, **given: An
     faults = Faults()
     install(faults)
     faults.arm(fault)
-    {"agent": Learning, "coordinator": Coordinating}[kind](line, faults).serve(**given)
+    kinds = {"agent": Learning, "coordinator": Coordinating, "service": Serving}
+    kinds[kind](line, faults).serve(**given)

@@ -868,8 +868,8 @@ def _shown(value: object) -> object:
 
 def _parse(id: object) -> tuple[str, int]:  # noqa: A002
     """Return the prefix and the number of a decision's id."""
-    if _is_text(id):
+    if _is_text(id) and id.isascii():
         prefix, dash, index = id.rpartition("-")
-        if dash and index.isascii() and index.isdigit() and len(index) < 19:
+        if dash and index.isdigit() and len(index) < 19:
             return prefix, int(index)
     raise UnknownDecision(f"{_shown(id)!r} is not a decision's id; expected the `id` of a Decision")

@@ -105,11 +105,12 @@ def compared(path: Path) -> Comparison:
             caveats.append(f"only about {effective:.0f} decisions count: too few for the interval")
         # terms of the delta method: t = v + w(r − v)/w̄ for the agent, t − r for the difference
         v, mean_w = wr / w, w / m
-        spread = (wwrr - 2.0 * v * wwr + v * v * ww) / mean_w**2  # Σ(t − v)², as Σ w(r − v) = 0
+        # Σ(t − v)², as Σ w(r − v) = 0
+        spread = (wwrr - 2.0 * v * wwr + v * v * ww) / (mean_w * mean_w)
         cross = (wrr - v * wr) / mean_w  # Σ(t − v)·r
         agent = _around(v, spread, m)
         gap = _around(v - r / m, spread - 2.0 * cross + rr - r * r / m, m)
-    other = _around(sums[12] / n, sums[13] - sums[12] ** 2 / n, n) if n else None
+    other = _around(sums[12] / n, sums[13] - sums[12] * sums[12] / n, n) if n else None
     share = agreed / n if n else None
     verdict = _verdict(gap, effective)
     return Comparison(n, share, other, agent, gap, effective, verdict, tuple(caveats))
@@ -126,8 +127,11 @@ def _verdict(gap: MeanReward | None, effective: float) -> str:
 
 
 def _around(value: float, squares: float, n: int) -> MeanReward | None:
-    """Return a mean with its interval, from the sum of squared deviations of its n >= 2 terms."""
-    if n < 2:
+    """Return a mean with its interval, from the sum of squared deviations of its n >= 2 terms.
+
+    None for fewer terms, or rewards whose squares are no numbers.
+    """
+    if n < 2 or not math.isfinite(value + squares):
         return None
     error = math.sqrt(max(squares, 0.0) / (n - 1) / n)
     reach = NormalDist().inv_cdf(0.5 + 0.5 * _CONFIDENCE) * error

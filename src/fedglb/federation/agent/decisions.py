@@ -21,6 +21,7 @@ WithoutRecords = Literal["refuse", "drop"]
 #: What becomes of a reward that comes after the default: it replaces that, or is refused.
 Late = Literal["replace", "refuse"]
 
+_LEAST_PROPENSITY = 1e-100  # `compare` squares 1/p
 LONGEST_RANKING = 100  # arms; each is a choice among those that are left
 
 
@@ -103,8 +104,10 @@ class Asked:
         integer("count", self.count, at_most=LONGEST_RANKING)
         if self.played is None and self.propensity is not None:
             raise InvalidInput("propensity", self.propensity, "None without `played`")
-        if self.propensity is not None and not 0.0 < number("propensity", self.propensity) <= 1.0:
-            raise InvalidInput("propensity", self.propensity, "a probability > 0 and <= 1")
+        p = self.propensity
+        if p is not None and not _LEAST_PROPENSITY <= number("propensity", p) <= 1.0:
+            allowed = f"a probability >= {_LEAST_PROPENSITY:g} and <= 1"
+            raise InvalidInput("propensity", p, allowed)
         if self.played is not None and (self.count > 1 or self.prefetch):
             allowed = "None in a ranking, and in a decision that is prefetched"
             raise InvalidInput("played", self.played, allowed)

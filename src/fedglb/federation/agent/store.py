@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -198,6 +198,8 @@ class AgentStore:
         self._readers: weakref.WeakSet[LogReader] = weakref.WeakSet()
         self.path = Path(path)
         self._file = self.path.absolute()  # stays valid if the process changes its folder
+        with suppress(sqlite3.Error):  # the disk may be full
+            self._empty_log()  # a process that died may have deleted rows, not their last copy
 
     # -- identity ----------------------------------------------------------------------------
 
@@ -636,6 +638,9 @@ class AgentStore:
         if fact(self._db, _MOVED):
             self._db.execute("VACUUM")
             self._db.execute("DELETE FROM facts WHERE name = ?", (_MOVED,))
+        return self._empty_log()
+
+    def _empty_log(self) -> bool:
         busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         return not busy
 
