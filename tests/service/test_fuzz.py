@@ -27,6 +27,7 @@ NAMES = [
     "subject", "prefetch", "played", "propensity", "clicked",
     "update", "explore",
 ]  # fmt: skip
+OFTEN = (*POSTS, *["/v1/choose"] * 4, *["/v1/choose/batch", "/v1/activate"] * 2)
 NEED_UPDATES = {"/v1/request-update", "/v1/freeze"}  # an agent alone with vectors makes none
 SUBJECTS = ["ann", "bob", "ß", "\x00", "", "x" * 300]
 ALLOWED = {200, 202, 400, 404, 409, 410, 413, 415}
@@ -119,7 +120,8 @@ def right(rng: random.Random, path: str, ids: list[str]) -> dict:
         ("played", [0, 0, 0, 1, 2, 99, -1]),
         ("propensity", [0.5, 1, 1e-9, 5e-324, 1e-200, 0, -0.0, 2, 1e308]),
     ):
-        if rng.random() < (0.7 if name == "propensity" and "played" in asked else 0.07):
+        often = name == "prefetch" or (name == "propensity" and "played" in asked)
+        if rng.random() < (0.6 if often else 0.07):
             asked[name] = rng.choice(values)
     return asked
 
@@ -196,7 +198,7 @@ def test_whatever_comes_is_answered(app, agent, seed):
 
     async def all_of_them() -> None:
         for _ in range(10_000):
-            path = rng.choice(POSTS)
+            path = rng.choice(OFTEN)
             given = body(rng, path, ids)
             headers = JSON if rng.random() < 0.95 else {"content-type": "text/plain"}
             answer = await ask(app, "POST", path, given, headers)
