@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shlex
+import subprocess
 import sys
 import time
 
@@ -230,10 +231,17 @@ def test_endless_output_is_cut(logged, monkeypatch):
     assert len(logged("killed")) < 30_000
 
 
-def test_a_program_that_does_not_read_gets_no_error(logged):
-    program = command("import os; os.close(0); print('closed')")
-    program.call({"text": "x" * 10_000})
-    logged("closed")
+def test_a_program_that_ends_without_reading_has_not_failed(logged, monkeypatch):
+    class Late(subprocess.Popen):
+        """Returns when the program has ended."""
+
+        def __init__(self, *words, **more):
+            super().__init__(*words, **more)
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    monkeypatch.setattr(alarms.subprocess, "Popen", Late)
+    command("print('ended')").call({})
+    assert "cannot run" not in logged("--on-alarm: ended")
 
 
 def test_calls_that_wait_are_bounded(logged, monkeypatch):

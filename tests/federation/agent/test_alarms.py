@@ -121,6 +121,17 @@ def test_what_is_usual_is_the_second_longest_silence():
     assert usual_silence(made, rewarded[:99]) is None
 
 
+def test_a_silence_is_longer_than_usual_in_time_and_in_decisions():
+    usual = Silence(3 * HOUR, 10)
+    assert is_longer(Silence(3.1 * HOUR, 31), usual)
+    assert not is_longer(Silence(2.9 * HOUR, 31), usual)
+    assert not is_longer(Silence(3.1 * HOUR, 30), usual)
+    assert not is_longer(Silence(800.0, 31), Silence(1.0, 10))
+    assert is_longer(Silence(1000.0, 31), Silence(1.0, 10))
+    # only so many decisions are counted
+    assert is_longer(Silence(DAY, 100_000), Silence(HOUR, 40_000))
+
+
 def test_hours_without_decisions_are_no_silence():
     made = np.concatenate([k * DAY + np.arange(0.0, HOUR, 10.0) for k in range(5)])
     found = usual_silence(made, made + 5.0)
@@ -253,29 +264,37 @@ def test_batches_are_hours_of_at_least_a_thousand_rewards(tmp_path):
         assert [b.mean for b in found.found[:3]] == pytest.approx([27.0, 26.0, 25.0], abs=0.01)
         assert [b.mean for b in found.found[3:]] == pytest.approx([19.5, 9.5], abs=0.2)
         assert found.found[3].variance == pytest.approx(8.25, abs=0.2)
-        before = list(found.found)
         assert not found.read(db)
-        # 500 more are not enough, nor are 1500 within the hour
-        db.execute("UPDATE decisions SET rewarded = rewarded + ? WHERE sequence > ?", (HOUR, 1))
-        assert not found.read(db)
-    assert found.found == before
 
 
 def test_a_later_batch_begins_after_the_last(tmp_path):
-    at = NOW + np.arange(40_000) * 3.0  # 1,200 an hour
+    at = NOW + np.arange(40_000) * 2.4  # 1,500 an hour
     path = file_of(tmp_path / "a.db", at, at, np.arange(40_000.0))
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE decisions SET sequence = NULL WHERE number > 37000")
         found = Batches()
         assert found.read(db)
-        assert len(found.found) == 31
-        assert found.found[0].mean == pytest.approx(36_400, abs=2)
-        db.execute("UPDATE decisions SET sequence = number WHERE number <= 37900")
-        assert not found.read(db)
-        db.execute("UPDATE decisions SET sequence = number WHERE number <= 38300")
+        assert len(found.found) == 25
+        assert found.found[0].mean == pytest.approx(36_250, abs=2)
+        db.execute("UPDATE decisions SET sequence = number WHERE number <= 38100")
+        assert not found.read(db)  # within the hour
+        db.execute("UPDATE decisions SET sequence = number WHERE number <= 38600")
         assert found.read(db)
-        assert len(found.found) == 32
-        assert found.found[0].mean == pytest.approx(37_700, abs=2)
+        assert len(found.found) == 26
+        assert found.found[0].mean == pytest.approx(37_850, abs=2)
+
+
+def test_a_later_batch_has_a_thousand_rewards(tmp_path):
+    at = NOW + np.arange(4000) * 36.0  # 100 an hour
+    path = file_of(tmp_path / "a.db", at, at)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE decisions SET sequence = NULL WHERE number > 2500")
+        found = Batches()
+        assert found.read(db)
+        db.execute("UPDATE decisions SET sequence = number WHERE number <= 3499")
+        assert not found.read(db)
+        db.execute("UPDATE decisions SET sequence = number WHERE number <= 3500")
+        assert found.read(db)
 
 
 def test_imported_samples_are_no_rewards(tmp_path):
@@ -337,15 +356,19 @@ def test_a_running_agent_shows_its_alarms_and_reads_its_file_alone(tmp_path, mon
 
 def test_a_fault_of_the_watch_stops_nothing(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(alarms, "LOOK_EVERY", 0.01)
-    looks = []
+    looks, ended = [], []
 
     def broken(path, stands):
         looks.append(path)
+        time.sleep(0.1)
+        ended.append(path)
         raise RuntimeError("broken disk")
 
     monkeypatch.setattr(alarms, "low_disk", broken)
     path = tmp_path / "a.db"
     with fg.Agent.open(path, PROBLEM) as agent, watching(agent.alarms, path, None, "shop", None):
-        eventually(lambda: len(looks) >= 2, "two looks")
+        eventually(lambda: len(ended) >= 1, "a look")
         agent.choose([[1.0, 0.0]])
+        eventually(lambda: len(looks) > len(ended), "another look")
+    assert len(looks) == len(ended)  # the watch has ended before the file is closed
     assert "broken disk" in caplog.text

@@ -152,6 +152,7 @@ def test_a_client_that_is_away_stays_away_over_a_restart(running):
 
 
 def test_nobody_is_away_because_the_coordinator_was(running):
+    running.session.stop()  # the file says when clients were seen
     running.stop_for(3 * DAY)
     assert [running.session.absence(name) for name in "abc"] == [0.0] * 3
     running.run(1.0)
@@ -273,6 +274,9 @@ def test_the_service_tells_of_an_alarm_once_at_its_start_and_once_at_its_end(joi
         assert [alarm.kind for alarm in service.status().alarms] == ["disk"]
         now[0] += 5.0
     assert told() == [("disk", "start")]
+    free[0] = 11 * 10**8  # more than where it starts, less than where it ends
+    now[0] += 61.0
+    assert [alarm.kind for alarm in service.status().alarms] == ["disk"]
     free[0] = 10**10
     now[0] += 61.0
     assert service.status().alarms == ()
