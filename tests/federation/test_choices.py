@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import fedglb as fg
-from fedglb.federation.agent.application_calls import without_rounding
+from fedglb.federation.agent.choices import without_rounding
 from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agreement import Agreement
 from fedglb.protocol.learner import stream_of

@@ -15,8 +15,10 @@ import fedglb as fg
 from fedglb.federation import Agent, AlreadyObserved, DecisionExpired, UnknownDecision, sqlite
 from fedglb.federation.agent import (
     application_calls,
+    choices,
     durable_client,
     removal,
+    rewards,
     store,
     update_answers,
     update_store,
@@ -30,8 +32,10 @@ STRUCK = {
     module.__file__
     for module in (
         application_calls,
+        choices,
         durable_client,
         removal,
+        rewards,
         store,
         update_answers,
         update_store,

@@ -18,7 +18,7 @@ from fedglb.cli.json_lines import json_lines
 from fedglb.cli.progress import explain_delay
 from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput, names_near, number, under
-from fedglb.federation.agent.application_calls import check_id
+from fedglb.federation.agent.ids import check_id
 from fedglb.io.atomic import checksum
 from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
