@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import io
 import json
 import sqlite3
 
+import msgspec
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -232,7 +232,7 @@ def test_an_update_is_requested(tmp_path):
 
 def test_status(app, agent):
     post(app, "/v1/choose", {"arms": ARMS})
-    assert get(app, "/v1/status").json() == dataclasses.asdict(agent.status)
+    assert get(app, "/v1/status").json() == json.loads(msgspec.json.encode(agent.status))
 
 
 @pytest.mark.parametrize("rows", [0, 5, 25])

@@ -101,6 +101,28 @@ def test_many_are_gone_from_the_bytes_of_both_files(path, dim):
         assert not any(decisions[k][0].id.encode() in data for k in gone)
 
 
+def test_what_was_activated_after_newer_decisions_is_gone_from_the_bytes(path):
+    """A row that comes in between splits its page, and SQLite leaves copies of its neighbours."""
+    rng = np.random.default_rng(0)
+    schema = fg.Features(arm={"price": fg.Number([1, 9])})
+    with Agent.open(path, features=schema) as agent:
+        agent._own_updates.close()
+        here, ahead = [], []
+        for k in range(3000):
+            name = f"item {k:04} " * int(rng.integers(1, 30))
+            prefetch = bool(rng.random() < 0.5)
+            made = agent.choose([{"price": 3.0, "name": name}], [name[:10]], prefetch=prefetch)
+            (ahead if prefetch else here).append(made)
+        for k in rng.permutation(len(ahead)):
+            agent.activate([ahead[k].id])
+        every = here + ahead
+        gone = {every[k].id: every[k] for k in rng.choice(3000, 1500, replace=False)}
+        agent.forget(gone)
+        data = both_files(copied(path, path.parent / "copy"))
+        assert sum(d.arm_id.encode() in data for d in every if d.id not in gone) == 1500
+        assert sum(d.arm_id.encode() in data for d in gone.values()) == 0
+
+
 def test_the_next_update_does_not_contain_it(agent, rng):
     ids, world = feed(agent, rng, 10), Alone(agent)
     world.update(agent, t=10)

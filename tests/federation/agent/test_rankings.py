@@ -129,6 +129,8 @@ def test_a_ranking_is_learned_whole_or_not_at_all(agent, rng):
         ([], [], InvalidInput),
         (shown[0], [], InvalidInput),
         (shown, shown[0], InvalidInput),
+        ([[1]], [], UnknownDecision),
+        (7, [], InvalidInput),
     ):
         with pytest.raises(error):
             agent.observe_ranking(ids, clicked)
@@ -177,6 +179,9 @@ def test_what_is_prefetched_happens_when_it_is_activated(path, rng):
 
 def test_all_are_activated_or_none(agent, rng):
     ranking = agent.rank(arms(rng, 4), 3, prefetch=True)
+    for wrong, error in ((7, InvalidInput), ("a-1", InvalidInput), ([7], UnknownDecision)):
+        with pytest.raises(error):
+            agent.activate(wrong)
     with pytest.raises(UnknownDecision):
         agent.activate([*(d.id for d in ranking), "nobody-9"])
     assert agent.export().height == 0

@@ -40,12 +40,15 @@ def forget(
 
     Example: fedglb agent forget http://127.0.0.1:8731 --subject customer-4711
     """
+    from fedglb.federation.agent.ids import checked_key
     from fedglb.service.client import AgentClient
     from fedglb.service.listening import read_token
 
     with report_errors(url="URL", subject="--subject", ids="--id", token_file="--token-file"):
         if not subject and not id_:
             raise InvalidInput("subject", None, "--subject SUBJECT or --id ID")
+        for each in subject or ():
+            checked_key(each, "subject")  # before anything is deleted
         token = None if token_file is None else read_token(token_file)
         with AgentClient(url, token, cafile=cafile, timeout=600.0) as client:
             count = client.forget(id_) if id_ else 0

@@ -17,7 +17,7 @@ from fedglb.errors import (
 from fedglb.federation.agent.calls import is_full
 from fedglb.federation.agent.choices import Choices
 from fedglb.federation.agent.explain import Explanation, explained
-from fedglb.federation.agent.ids import parse_id
+from fedglb.federation.agent.ids import parse_id, parse_ids
 from fedglb.federation.agent.log_reader import LogEnd
 from fedglb.federation.agent.removal import Removal
 from fedglb.federation.agent.rewards import Rewards
@@ -37,7 +37,7 @@ class ApplicationCalls(Choices, Rewards):
 
     def forget(self, ids: Iterable[str], subject: str | None = None) -> int:
         """Delete decisions and their samples for good; return how many."""
-        parsed = [(id_, *parse_id(id_)) for id_ in dict.fromkeys(ids)]
+        parsed = parse_ids("ids", ids)
         digest = None if subject is None else self._digest("subject", subject)
         with self._durable.long_calls():
             while (count := self._forgotten(parsed, digest)) is None:

@@ -26,7 +26,7 @@ from fedglb.federation.agent.decisions import ONE, Asked, Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
 from fedglb.federation.agent.explain import PreviewedArm, previewed
 from fedglb.federation.agent.frozen import decide, exploring
-from fedglb.federation.agent.ids import checked_ids, parse_id
+from fedglb.federation.agent.ids import checked_ids, parse_ids
 from fedglb.federation.agent.records import (
     Offer,
     as_json,
@@ -172,7 +172,7 @@ class Choices(Calls):
 
     def activate(self, ids: Iterable[str]) -> None:
         """Let prefetched decisions happen now; no effect on those that have happened."""
-        parsed = [(id_, *parse_id(id_)) for id_ in dict.fromkeys(ids)]
+        parsed = parse_ids("ids", ids)
         durable, store = self._durable, self._durable.store
         with durable.locked():
             durable.ready()

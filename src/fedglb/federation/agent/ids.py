@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
 import numpy as np
@@ -64,3 +64,10 @@ def parse_id(id: object) -> tuple[str, int]:  # noqa: A002
         if dash and index.isdigit() and len(index) < 19:
             return prefix, int(index)
     raise UnknownDecision(f"{_shown(id)!r} is not a decision's id; expected the `id` of a Decision")
+
+
+def parse_ids(name: str, ids: object) -> list[tuple[str, str, int]]:
+    """Return each of the ids of decisions once, with its prefix and its number."""
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise InvalidInput(name, ids, "a list of ids of decisions")
+    return list(dict.fromkeys((str(id_), *parse_id(id_)) for id_ in ids))

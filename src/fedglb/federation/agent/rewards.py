@@ -20,7 +20,7 @@ from fedglb.errors import (
 from fedglb.features.encode import Record
 from fedglb.federation.agent.calls import Calls
 from fedglb.federation.agent.durable_client import LAST_STEP
-from fedglb.federation.agent.ids import checked_ids, checked_key, parse_id
+from fedglb.federation.agent.ids import checked_ids, checked_key, parse_id, parse_ids
 from fedglb.federation.agent.records import (
     encoded_rows,
     is_records,
@@ -105,12 +105,11 @@ class Rewards(Calls):
         self, ids: Sequence[str], clicked: Iterable[str]
     ) -> list[tuple[tuple[str, str, int], float | None]]:
         """Return the reward of each item of a list; None: nobody saw it."""
-        for name, given in (("ids", ids), ("clicked", clicked)):
-            if isinstance(given, str):
-                raise InvalidInput(name, given, "a list of ids")
-        shown, chosen = list(ids), set(clicked)
-        if not shown or len(set(shown)) < len(shown):
-            raise InvalidInput("ids", shown, "the ids of a ranking's decisions, each once")
+        parsed = parse_ids("ids", ids)
+        shown = [id_ for id_, *_ in parsed]
+        chosen = {id_ for id_, *_ in parse_ids("clicked", clicked)}
+        if not shown or len(shown) < len(ids):
+            raise InvalidInput("ids", ids, "the ids of a ranking's decisions, each once")
         if not chosen <= set(shown):
             other = sorted(map(str, chosen - set(shown)))[0]
             raise InvalidInput("clicked", other, "ids of the ranking, which `ids` has")
@@ -118,8 +117,8 @@ class Rewards(Calls):
         check, silent = self._durable.agreement.check_reward, self._durable.rules.default_reward
         click, silence = check(1.0), check(0.0 if silent is None else silent)
         return [
-            ((id_, *parse_id(id_)), None if k > last else click if id_ in chosen else silence)
-            for k, id_ in enumerate(shown)
+            (each, None if k > last else click if each[0] in chosen else silence)
+            for k, each in enumerate(parsed)
         ]
 
     def _learn(

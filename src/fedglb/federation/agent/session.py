@@ -206,9 +206,10 @@ class AgentSession:
             self._asked = self.answers.newest()
             self.requested_at = max(1, self.client.clock)
 
-    def settle(self, updates: int = SETTLING) -> None:
+    def settle(self, updates: int | None = None) -> None:
         """Ask for more updates after the next one: each is one step of the fit."""
-        self._settling = 0 if self.client.agreement.times else max(updates, self._settling)
+        wanted = SETTLING if updates is None else updates
+        self._settling = 0 if self.client.agreement.times else max(wanted, self._settling)
 
     def request(self) -> SyncRequest | None:
         """Return the open request for an update."""

@@ -119,7 +119,7 @@ _ROSTER = "roster"  # the accepted one, as in its file
 _FEATURES = "features"  # the schema of records, as JSON
 _COORDINATOR = "own_coordinator"  # of an agent that is alone
 _LAST_FORGOTTEN = "last_number"  # the highest number of a decision when some were forgotten
-_MOVED = "moved"  # whether rows have grown since the last `scrub` with a whole copy
+_MOVED = "moved"  # whether pages were split since the last `scrub` with a whole copy
 _EXPIRED = "expired"  # number of expired decisions
 _DEFAULTED, _REPLACED = "defaulted", "replaced"  # number of default rewards, learned and replaced
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
@@ -397,6 +397,9 @@ class AgentStore:
         """Let prefetched decisions happen now."""
         every = [(number,) for number in numbers]
         with transaction(self._db):
+            newest = self._db.execute("SELECT max(number) FROM decisions").fetchone()[0] or 0
+            if min(numbers) < newest:  # a row in between splits its page
+                set_fact(self._db, _MOVED, 1)
             self._db.executemany(
                 "INSERT INTO decisions SELECT * FROM prefetched WHERE number = ?", every
             )
@@ -630,8 +633,8 @@ class AgentStore:
     def scrub(self) -> bool:
         """Empty the write-ahead log, the last copy of the deleted rows.
 
-        Where rows were encoded again and have grown, SQLite has split pages and left copies in
-        them: then the whole file is written anew first, once.
+        Where rows were encoded again and have grown, or were activated after newer ones, SQLite has
+        split pages and left copies in them: then the whole file is written anew first, once.
 
         False: another reader blocks it; try again.
         """
