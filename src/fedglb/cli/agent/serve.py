@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -173,8 +174,8 @@ def serve(
         if on_alarm is not None:
             of = {name: name or found.client for name, found in problems.items()}
             commands = {name: AlarmCommand(on_alarm, of[name]) for name in tables}
-        _log_to_output(as_json)
         with ExitStack() as stack:
+            stack.enter_context(_logged_to_output(as_json))
             models: dict[str, Model] = {}
             with explain_delay(lambda: "still opening: kernels are compiled, or samples replayed"):
                 for name, table in tables.items():
@@ -215,8 +216,17 @@ class _ToOutput(logging.Handler):
         print_event("log", self.format(record), level, self._as_json)
 
 
-def _log_to_output(as_json: bool) -> None:
+@contextmanager
+def _logged_to_output(as_json: bool) -> Iterator[None]:
+    """Print what the package and the server log inside this block."""
+    handler, loggers = _ToOutput(as_json), []
     for name, level in (("fedglb", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.setLevel(level)
-        logger.addHandler(_ToOutput(as_json))
+        logger.addHandler(handler)
+        loggers.append(logger)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
