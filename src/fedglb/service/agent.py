@@ -80,7 +80,7 @@ _RECORDS = {
     "ids": ["sneaker", "atlas"],
 }
 PATHS = (
-    Path("/v1/choose", "POST", "Choose one of the arms.", Decision, Choose,
+    Path("/v1/choose", "POST", "Choose one of the arms.", Decision | Ranking, Choose,
          "Arms are vectors or, where the agent has a schema, records: all vectors, or all records. "
          "A repeated key with the same arms returns the same decision. With `count` the answer is "
          '`{"ranking": [decision, …]}`. With `prefetch` the decision happens when it is activated. '

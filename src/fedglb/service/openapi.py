@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -24,7 +24,7 @@ class Path:
     path: str
     method: str
     summary: str
-    answer: type | tuple[str, ...]  # a message, or the media types of another answer
+    answer: Any  # a message, one of several (a union), or the media types of another answer
     body: type | None = None
     details: str = ""
     problems: Sequence[int] = ()  # status codes of refusals
@@ -35,8 +35,9 @@ class Path:
 
 def openapi(paths: Sequence[Path], token: bool) -> dict[str, Any]:
     """Return the description of all paths; `token`: whether they require a token."""
-    messages = [m for path in paths for m in (path.body, path.answer) if isinstance(m, type)]
-    every = [*messages, ProblemDetails]
+    given = (m for path in paths for m in (path.body, path.answer))
+    every = [each for m in given if m and not isinstance(m, tuple) for each in _messages(m)]
+    every.append(ProblemDetails)
     _, schemas = msgspec.json.schema_components(every, ref_template=_REFERENCE)
     operations: dict[str, Any] = {}
     for path in paths:
@@ -78,11 +79,16 @@ def _operation(path: Path) -> dict[str, Any]:
     return found
 
 
-def _content(message: type | tuple[str, ...]) -> dict[str, Any]:
+def _content(message: Any) -> dict[str, Any]:
     if isinstance(message, tuple):
         return {kind: {} for kind in message}
     return {"application/json": _schema(message)}
 
 
-def _schema(message: type) -> dict[str, Any]:
-    return {"schema": {"$ref": _REFERENCE.format(name=message.__name__)}}
+def _schema(message: Any) -> dict[str, Any]:
+    found = [{"$ref": _REFERENCE.format(name=each.__name__)} for each in _messages(message)]
+    return {"schema": found[0] if len(found) == 1 else {"anyOf": found}}
+
+
+def _messages(message: Any) -> tuple[type, ...]:
+    return get_args(message) or (message,)
