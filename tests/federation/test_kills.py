@@ -47,7 +47,7 @@ from tests.federation.helpers.recorded import (
 from tests.federation.helpers.self_healing import COORDINATOR, SERVER, Kept, same, state
 
 NAMES = ("a", "b", "c")
-KILLS = 20
+KILLS = 22
 AT_START = 5  # of them
 KILLED = -signal.SIGKILL
 ROUNDS = 2  # of every update

@@ -30,7 +30,7 @@ from tests.federation.helpers.self_healing import COORDINATOR, SERVER, Kept, sta
 from tests.federation.test_kills import KILLED, drawn, sends, start_all
 
 NAMES = ("a", "b", "c")
-KILLS = 9
+KILLS = 10
 #: The places that processes come to in every phase.
 AGENT = {
     "UPDATE decisions": EACH, "BEGIN": 2, "INSERT INTO snapshots": 1, "UPDATE releases": 2,

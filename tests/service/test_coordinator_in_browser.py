@@ -133,7 +133,7 @@ def test_values_are_the_coordinators_while_agents_come_go_and_are_killed(browser
         def present(found: dict[str, Any]) -> set[str]:
             return {m["name"] for m in found["members"] if m["present"]}
 
-        agrees("nobody is there yet", lambda s: not s["members"])
+        agrees("nobody is there yet", lambda s: s["members"] and not present(s))
         agents = {name: stack.enter_context(agent(running, name, tmp_path)) for name in "ab"}
         for name, process in agents.items():
             process.next()  # it is ready
