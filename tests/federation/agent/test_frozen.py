@@ -116,6 +116,7 @@ def test_without_a_model_there_is_nothing_to_freeze(path):
 
 
 def test_forgotten_samples_are_in_no_kept_model(path, rng, caplog):
+    caplog.set_level("WARNING", "fedglb")
     here = Updated(path, rng, 4)
     with here.agent as agent:
         agent.freeze(2)

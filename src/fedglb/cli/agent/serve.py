@@ -219,14 +219,15 @@ class _ToOutput(logging.Handler):
 @contextmanager
 def _logged_to_output(as_json: bool) -> Iterator[None]:
     """Print what the package and the server log inside this block."""
-    handler, loggers = _ToOutput(as_json), []
+    handler, before = _ToOutput(as_json), {}
     for name, level in (("fedglb", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
+        before[logger] = logger.level
         logger.setLevel(level)
         logger.addHandler(handler)
-        loggers.append(logger)
     try:
         yield
     finally:
-        for logger in loggers:
+        for logger, level in before.items():
+            logger.setLevel(level)
             logger.removeHandler(handler)
