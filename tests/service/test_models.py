@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import fedglb as fg
 from fedglb.cli.agent.models import options_of, read_models
 from fedglb.cli.agent.serve import serve as serve_command
+from fedglb.federation.agent.alarms import KINDS
+from fedglb.federation.alarms import Alarm
 from fedglb.service.agent import PATHS
 from fedglb.service.listening import Listen
 from fedglb.service.models import Model, make_models_app
@@ -19,7 +21,7 @@ from fedglb.service.server import serve_in_thread
 from tests.federation.helpers.browser import chromium
 from tests.federation.helpers.json_processes import Service
 from tests.federation.helpers.nats_federation import PATIENCE
-from tests.service.asgi import get, post
+from tests.service.asgi import ask, get, post
 
 SHARED = {"/healthz", "/readyz", "/metrics"}
 SCHEMA = fg.Features(arm={"price": fg.Number([5, 50])})
@@ -104,6 +106,26 @@ def test_the_metrics_have_a_label(app, agents):
     assert found["fedglb_agent_samples", "mail", None] == 2
     assert found["fedglb_requests_total", None, "/v1/mail/choose"] == 1
     assert text.count("# TYPE fedglb_agent_samples ") == 1
+
+
+def test_the_alarms_of_each_model_are_in_the_metrics(app, agents):
+    agents["mail"].alarms.look([Alarm("no_rewards", "none come")], now=1000.0)
+    found = {
+        (s.labels["model"], s.labels["name"]): s.value
+        for family in text_string_to_metric_families(get(app, "/metrics").body.decode())
+        for s in family.samples
+        if s.name == "fedglb_alarm"
+    }
+    assert set(found) == {(model, kind) for model in ("front", "mail") for kind in KINDS}
+    assert [key for key, value in found.items() if value] == [("mail", "no_rewards")]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/mail/", 200), ("/mail/docs", 200), ("/v1/mail/export", 403)]
+)
+def test_a_link_of_another_origin_leads_to_pages_only(app, path, status):
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"}
+    assert asyncio.run(ask(app, "GET", path, headers=headers)).status == status
 
 
 def test_it_is_ready_when_all_are(app, agents):

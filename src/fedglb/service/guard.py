@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Awaitable[Response]]
 #: Paths without a token and without a limit: they only report that the service is alive.
 OPEN = frozenset({"/healthz", "/readyz"})
-#: Pages to which a link on a page of another origin may lead.
-PAGES = frozenset({"/", "/docs"})
+#: How the paths of pages end, to which a link on a page of another origin may lead.
+_PAGES = ("/", "/docs")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -45,7 +45,7 @@ class Access:
         elsewhere = origin is not None and origin.partition(b"://")[2] != host
         # A browser sends no Origin where a page of another origin has an image, a frame or a link.
         if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
-            linked = path in PAGES and headers.get(b"sec-fetch-dest") == b"document"
+            linked = path.endswith(_PAGES) and headers.get(b"sec-fetch-dest") == b"document"
             elsewhere = elsewhere or not linked
         if elsewhere:
             raise Refused(403, "forbidden", "cross-origin request")

@@ -75,10 +75,12 @@ def _metrics(models: Mapping[str, Model]) -> Iterator[Metric]:
     families: dict[str, GaugeMetricFamily] = {}
     for name, model in models.items():
         for each in agent_metrics(model.agent):
-            family = families.setdefault(
-                each.name, GaugeMetricFamily(each.name, each.documentation, labels=["model"])
-            )
-            family.add_metric([name], each.samples[0].value)
+            for sample in each.samples:
+                labels = ["model", *sample.labels]
+                family = families.setdefault(
+                    each.name, GaugeMetricFamily(each.name, each.documentation, labels=labels)
+                )
+                family.add_metric([name, *sample.labels.values()], sample.value)
     yield from families.values()
 
 

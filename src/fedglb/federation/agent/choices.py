@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedglb.algorithms import Algorithm
-from fedglb.errors import (
-    InvalidInput,
-    arms_in_unit_ball,
-    finite,
-    integer,
-    shaped,
-)
+from fedglb.errors import InvalidInput, arms_in_unit_ball, finite, integer, shaped
 from fedglb.features.encode import Record
 from fedglb.federation.agent.calls import UNKEPT, Calls, is_full
 from fedglb.federation.agent.decisions import ONE, Asked, Decision
@@ -27,11 +21,7 @@ from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
 from fedglb.federation.agent.explain import PreviewedArm, previewed
 from fedglb.federation.agent.frozen import decide, exploring
 from fedglb.federation.agent.ids import checked_ids, parse_ids
-from fedglb.federation.agent.records import (
-    Offer,
-    as_json,
-    is_records,
-)
+from fedglb.federation.agent.records import Offer, as_json, is_records
 from fedglb.federation.agent.store import MadeDecision, PendingDecision
 from fedglb.federation.agreement import LEAP
 from fedglb.kernels.scoring import into_columns
@@ -189,6 +179,7 @@ class Choices(Calls):
                 store.activate(numbers, now)
             except sqlite3.Error:
                 durable.stale = not store.unchanged(numbers[0], waits=False)
+                durable.written_at = -math.inf
                 raise
             durable.waiting += len(numbers)
             durable.oldest = min(durable.oldest, now)

@@ -7,10 +7,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from fedglb.errors import (
-    InvalidInput,
-    Place,
-)
+from fedglb.errors import InvalidInput, Place
 from fedglb.federation.errors import UnknownDecision
 
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores

@@ -12,20 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedglb.errors import (
-    InvalidInput,
-    arms_in_unit_ball,
-    array,
-)
+from fedglb.errors import InvalidInput, arms_in_unit_ball, array
 from fedglb.features.encode import Record
 from fedglb.federation.agent.calls import Calls
 from fedglb.federation.agent.durable_client import LAST_STEP
 from fedglb.federation.agent.ids import checked_ids, checked_key, parse_id, parse_ids
-from fedglb.federation.agent.records import (
-    encoded_rows,
-    is_records,
-    marks_of,
-)
+from fedglb.federation.agent.records import encoded_rows, is_records, marks_of
 from fedglb.federation.agent.removal import Removal
 from fedglb.federation.agent.store import NewReward, PendingDecision
 from fedglb.federation.errors import AlreadyObserved
@@ -58,22 +50,7 @@ class Rewards(Calls):
                 durable.stale = False
                 self._log_expired(1)
                 raise self._refusal(id, prefix, index)
-            client, row = durable.protocol_client, self._row(pending)
-            step = pending.t or durable.clock + 1
-            durable.stale = True
-            try:
-                durable.store.add_reward(index, durable.next_sequence, step, y, now)
-            except sqlite3.Error:
-                durable.stale = not durable.store.unchanged(index, waits=True)
-                durable.written_at = -math.inf
-                raise
-            durable.written_at = time.monotonic()
-            durable.waiting -= 1
-            durable.numbers.append(durable.next_sequence, step)
-            durable.next_sequence += 1
-            fires = client.observe_unchecked(row, y, step)
-            durable.stale = False
-        return step if fires else 0
+            return self._learn([(index, pending, y)], now)[1]
 
     def observe_ranking(
         self, ids: Sequence[str], clicked: Iterable[str]
@@ -111,7 +88,7 @@ class Rewards(Calls):
         if not shown or len(shown) < len(ids):
             raise InvalidInput("ids", ids, "the ids of a ranking's decisions, each once")
         if not chosen <= set(shown):
-            other = sorted(map(str, chosen - set(shown)))[0]
+            other = min(chosen - set(shown))
             raise InvalidInput("clicked", other, "ids of the ranking, which `ids` has")
         last = max((k for k, id_ in enumerate(shown) if id_ in chosen), default=len(shown))
         check, silent = self._durable.agreement.check_reward, self._durable.rules.default_reward
@@ -142,7 +119,9 @@ class Rewards(Calls):
             number = (*rewards, *late)[0].number
             undone = durable.store.unchanged(number, waits=True)
             durable.stale = bool(rewards) and not undone  # late ones are not in memory
+            durable.written_at = -math.inf
             raise
+        durable.written_at = time.monotonic()
         durable.waiting -= len(rewards)
         durable.defaulted += len(rewards) if default else 0
         return self._learned(rows, rewards)

@@ -425,11 +425,6 @@ class AgentStore:
         """Return the number of expired decisions."""
         return int(fact(self._db, _EXPIRED) or 0)
 
-    def add_reward(self, number: int, sequence: int, step: int, reward: float, now: float) -> None:
-        """Write the reward of a decision: from here on it is a sample, also after a crash."""
-        with self._surviving():
-            self._db.execute(_REWARD, (sequence, step, reward, now, None, number))
-
     def add_rewards(
         self,
         rewards: Sequence[NewReward],
@@ -438,10 +433,15 @@ class AgentStore:
         *,
         default: bool = False,
     ) -> None:
-        """Write several rewards, all or none; `default`: nobody gave them.
+        """Write rewards, all or none: their decisions are samples from here on, also after a crash.
 
-        `late` ones came after the default reward: `replace` learns those that differ from it.
+        `default`: nobody gave them. `late` ones came after the default reward: `replace` learns
+        those that differ from it.
         """
+        if len(rewards) == 1 and rewards[0].reward is not None and not late and not default:
+            with self._surviving():  # one statement is a transaction
+                self._db.execute(_REWARD, _values(rewards[0], now, None))
+            return
         with self._surviving(), transaction(self._db):
             self._rewards(rewards, now, default)
             if default:
@@ -456,7 +456,7 @@ class AgentStore:
         self._db.executemany(
             _REWARD,
             [
-                (each.sequence, each.step, each.reward, now, 1 if default else None, each.number)
+                _values(each, now, 1 if default else None)
                 for each in rewards
                 if each.reward is not None
             ],
@@ -809,6 +809,11 @@ def _row(made: MadeDecision) -> tuple[object, ...]:
         decision.propensity_error, pending.revision, pending.record, pending.subject,
         decision.proposed,
     )  # fmt: skip
+
+
+def _values(reward: NewReward, now: float, default: int | None) -> tuple[object, ...]:
+    """Return the values of a reward for `_REWARD`."""
+    return reward.sequence, reward.step, reward.reward, now, default, reward.number
 
 
 _INSERT = (
