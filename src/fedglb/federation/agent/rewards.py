@@ -111,7 +111,7 @@ class Rewards(Calls):
         `late` ones, of decisions that do not wait, are written and learned soon.
         """
         durable = self._durable
-        rewards, rows = self._numbered(found)
+        rewards = self._numbered(found)
         durable.stale = True
         try:
             durable.store.add_rewards(rewards, now, late, default=default)
@@ -124,36 +124,34 @@ class Rewards(Calls):
         durable.written_at = time.monotonic()
         durable.waiting -= len(rewards)
         durable.defaulted += len(rewards) if default else 0
-        return self._learned(rows, rewards)
+        return self._learned(rewards)
 
     def _numbered(
         self, found: Iterable[tuple[int, PendingDecision, float | None]]
-    ) -> tuple[list[NewReward], list[FloatArray]]:
-        """Under the lock: number rewards as the next samples; return them and the samples' rows."""
-        durable, clock = self._durable, self._durable.clock
-        rewards: list[NewReward] = []
-        rows: list[FloatArray] = []
+    ) -> list[NewReward]:
+        """Under the lock: number rewards as the next samples."""
+        clock, sequence = self._durable.clock, self._durable.next_sequence
+        rewards = []
         for number, pending, y in found:
-            step = sequence = 0
-            if y is not None:
-                step, sequence = pending.t or clock + 1, durable.next_sequence + len(rows)
-                clock = max(clock, step)
-                rows.append(self._row(pending))
-            rewards.append(NewReward(number, y, sequence, step))
-        return rewards, rows
+            if y is None:
+                rewards.append(NewReward(number, None))
+                continue
+            step = pending.t or clock + 1
+            rewards.append(NewReward(number, y, sequence, step, self._row(pending)))
+            clock, sequence = max(clock, step), sequence + 1
+        return rewards
 
-    def _learned(
-        self, rows: Sequence[FloatArray], rewards: Sequence[NewReward]
-    ) -> tuple[list[float], int]:
+    def _learned(self, rewards: Sequence[NewReward]) -> tuple[list[float], int]:
         """Under the lock, after the file was written: learn the samples."""
         durable, learned, fired = self._durable, [], 0
-        for row, each in zip(rows, (r for r in rewards if r.reward is not None), strict=True):
-            assert each.reward is not None
-            durable.numbers.append(each.sequence, each.step)
-            durable.next_sequence = each.sequence + 1
-            if durable.protocol_client.observe_unchecked(row, each.reward, each.step):
-                fired = each.step
-            learned.append(each.reward)
+        for _, reward, sequence, step, row in rewards:
+            if reward is None or row is None:
+                continue
+            durable.numbers.append(sequence, step)
+            durable.next_sequence = sequence + 1
+            if durable.protocol_client.observe_unchecked(row, reward, step):
+                fired = step
+            learned.append(reward)
         durable.stale = False
         return learned, fired
 
@@ -205,13 +203,13 @@ class Rewards(Calls):
             if not removal.holds():
                 return None
             found = ((number, store.learned(number), y) for number, y in late.items())
-            rewards, rows = self._numbered(found)
+            rewards = self._numbered(found)
             update = removal.withdraws_from
             durable.stale = True
             store.replace(rewards, time.time(), update)
             durable.replaced += len(late)
             removal.install(update is not None)
-            return self._learned(rows, rewards)[1]
+            return self._learned(rewards)[1]
 
     # -- samples of the past ---------------------------------------------------------------------
 

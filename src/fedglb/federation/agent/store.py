@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -151,14 +151,14 @@ class MadeDecision:
     records: bytes | None = None  # of all arms, if they are kept
 
 
-@dataclass(frozen=True)
-class NewReward:
+class NewReward(NamedTuple):
     """The reward of a decision to be written; None: nobody saw its arm."""
 
     number: int
     reward: float | None
     sequence: int = 0
     step: int = 0
+    row: FloatArray | None = None  # of the sample that it becomes
 
 
 @dataclass(frozen=True)
