@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         fedglb_auto,
         fedglb_iterate,
         fedglb_mix,
+        fedglb_personal,
         fedglb_private,
         fedglb_ucb,
         fedglb_ucb_1,
@@ -105,8 +106,8 @@ __all__ = [
     "Problem", "Recorded", "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic", "Table",
     "Tags", "Thompson", "Trigger", "Ucb", "UniformPolicy", "async_linucb", "clustered",
     "compare", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
-    "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
-    "fedlinucb", "load_run", "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm",
+    "fedglb_personal", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
+    "fedglb_ucb_3", "fedlinucb", "load_run", "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm",
     "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
     "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
@@ -116,8 +117,8 @@ __all__ = [
 _NAMES = {
     "fedglb.algorithms": (
         "Algorithm ALGORITHMS async_linucb dislinucb fedglb_auto fedglb_iterate fedglb_mix "
-        "fedglb_private fedglb_ucb fedglb_ucb_1 fedglb_ucb_2 fedglb_ucb_3 fedlinucb n_ecolog "
-        "n_ofuglb n_ons_glm n_ucb_glm one_ecolog one_ofuglb one_ucb_glm"
+        "fedglb_personal fedglb_private fedglb_ucb fedglb_ucb_1 fedglb_ucb_2 fedglb_ucb_3 "
+        "fedlinucb n_ecolog n_ofuglb n_ons_glm n_ucb_glm one_ecolog one_ofuglb one_ucb_glm"
     ),
     "fedglb.environments": (
         "Block Classification Clustered clustered Delayed Drifting Environment Heterogeneous "

@@ -25,6 +25,10 @@ class SharedModel:
     #: (`kernels.effects`); None where arms have none
     effects: Rows | None = None
     ridges: Numbers | None = None  # λ of each block of features, if a rule chooses one for each
+    #: τ² of θ and of effects, and whether clients' statistics count (`parts.spread`); None where
+    #: clients have no models of their own
+    spread: Numbers | None = None
+    directions: Symmetric | None = None  # what T has beside τ²I; None: nothing
 
 
 def shared_theta(model: SharedModel | None, dim: int) -> Vector:

@@ -14,6 +14,7 @@ from fedglb.algorithms.past_the_paper import (
     fedglb_auto,
     fedglb_iterate,
     fedglb_mix,
+    fedglb_personal,
     fedglb_private,
 )
 
@@ -36,12 +37,30 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedglb-iterate": fedglb_iterate,
     "fedglb-mix": fedglb_mix,
     "fedglb-auto": fedglb_auto,
+    "fedglb-personal": fedglb_personal,
     "fedglb-private": fedglb_private,
 }
 
 __all__ = [
-    "ALGORITHMS", "Algorithm", "async_linucb", "dislinucb", "fedglb_auto", "fedglb_iterate",
-    "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
-    "fedlinucb", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb",
+    "ALGORITHMS",
+    "Algorithm",
+    "async_linucb",
+    "dislinucb",
+    "fedglb_auto",
+    "fedglb_iterate",
+    "fedglb_mix",
+    "fedglb_personal",
+    "fedglb_private",
+    "fedglb_ucb",
+    "fedglb_ucb_1",
+    "fedglb_ucb_2",
+    "fedglb_ucb_3",
+    "fedlinucb",
+    "n_ecolog",
+    "n_ofuglb",
+    "n_ons_glm",
+    "n_ucb_glm",
+    "one_ecolog",
+    "one_ofuglb",
     "one_ucb_glm",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from fedglb.parts.effects import SHARE
 from fedglb.parts.global_update import GlobalUpdate, OneExchange
 from fedglb.parts.local_update import Calibrated, LocalUpdate
 from fedglb.parts.ridge import Evidence
+from fedglb.parts.spread import Pooled
 from fedglb.parts.trigger import Never, Trigger
 from fedglb.privacy import GaussianMechanism
 from fedglb.problem import Problem
@@ -56,6 +57,8 @@ class Algorithm:
     privacy
         Differential privacy of the samples, by noise in clients' messages. It needs updates that
         send each sample once, on a schedule: see `fedglb_private`.
+    spread
+        How far clients' own models may be from the shared one; with `Personal` clients only.
 
     Raises
     ------
@@ -90,6 +93,7 @@ class Algorithm:
     centralised: bool = False
     choice: Choice = field(default_factory=Ucb)
     privacy: GaussianMechanism | None = None
+    spread: Pooled | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.ridge, Evidence):
@@ -126,6 +130,9 @@ class Algorithm:
         if self.ridge_rule is not None and (solver is None or not solver.refits):
             allowed = "a number: a rule requires global updates that fit all samples again"
             raise InvalidInput("ridge", self.ridge, allowed)
+        if (self.spread is not None) != self.local_update.personal:
+            allowed = f"{'a rule, Pooled(),' if self.spread is None else 'None'} with {local}"
+            raise InvalidInput("spread", self.spread, allowed)
         if not issubclass(self.local_update.state_type, self.confidence.state_type):
             allowed = f"a radius that fits the local update {local}, or Fixed(alpha)"
             raise InvalidInput("confidence", self.confidence, allowed)

@@ -16,8 +16,9 @@ from fedglb.algorithms.fedglb_ucb import fedglb_ucb
 from fedglb.parts.choice import Bayes, Choice, OptimisticThompson, Ucb
 from fedglb.parts.confidence import Confidence, Iterate, Mixture, Posterior
 from fedglb.parts.global_update import GlobalUpdate, OneExchange, OnePass
-from fedglb.parts.local_update import Anchored, Calibrated, FrozenHessian
+from fedglb.parts.local_update import Anchored, Calibrated, FrozenHessian, Personal
 from fedglb.parts.ridge import Evidence
+from fedglb.parts.spread import Pooled
 from fedglb.parts.trigger import Clock, Event, Geometric
 from fedglb.privacy import GaussianMechanism
 
@@ -185,6 +186,47 @@ def fedglb_auto(
         choice=OptimisticThompson() if choice is None else choice,
         ridge=Evidence() if ridge is None else ridge,
         privacy=privacy,
+    )
+
+
+@documented(
+    threshold=(
+        "D ≥ 0 of the event trigger, on the gain of the shared model: the smaller, the more global "
+        "updates."
+    ),
+    choice="The choice of an arm. None (default): `OptimisticThompson`.",
+    effects=(
+        "The number of arms that can have an effect of their own beside xᵀθ, if they recur (by id, "
+        "or by equal features); more than that share effects. 0: none."
+    ),
+)
+def fedglb_personal(
+    threshold: float = 0.1, choice: Choice | None = None, effects: int = 1024
+) -> Algorithm:
+    """FedGLB for clients that differ: each has a model of its own, around the shared one.
+
+    It is `fedglb_auto` where clients are alike. How far they differ follows from what they send,
+    and a client whose samples say that the others are no help learns alone. A client also requests
+    an update after 4 own samples, and half of those before. Its regret is not proven.
+
+    References
+    ----------
+    docs/theory.md, section 7.13; docs/results.md, "Clients that differ".
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Heterogeneous(fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5), spread=1.0)
+    >>> run = fg.simulate(fg.fedglb_personal(), env, horizon=50, seed=1)
+    >>> run.syncs > 0
+    True
+    """
+    return replace(
+        fedglb_auto(threshold, choice),
+        name="FedGLB-Personal",
+        local_update=Personal(effects),
+        trigger=Event(threshold, "own samples", share=0.5),
+        spread=Pooled(),
     )
 
 

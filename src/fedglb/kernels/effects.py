@@ -19,8 +19,10 @@ from fedglb.kernels.layout import DEGREES, EXTRA, NAME, OFFSET, SHIFTED, TOTAL
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: In `counters`, where arms have effects: λ₂, the number of buckets, the weight μ′(0) of a sample
-#: at z = 0, the weight of all samples in the table, and the table behind them.
-EFFECT_RIDGE, BUCKET_COUNT, UNIT, WEIGHT, TABLE = range(4, 9)
+#: at z = 0, the weight of all samples in the table; and the table, behind the places of
+#: `kernels.personal`.
+EFFECT_RIDGE, BUCKET_COUNT, UNIT, WEIGHT = range(4, 8)
+TABLE = 19
 #: In a table: the number of rows, and the first row.
 COUNT, ROWS = 0, 1
 #: Places in a row, w being samples' weights: its key; D = λ₂ + Σw (a client's sums: Σw); f with

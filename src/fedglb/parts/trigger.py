@@ -13,6 +13,8 @@ from fedglb.setting import Setting
 
 #: The factor on a client's gain in `Event`.
 Clock: TypeAlias = Literal["steps", "own samples"]
+#: With a `share`, a client asks after at least this number of samples.
+FEW = 4
 _LATEST = 1000 * 365 * 86400.0  # seconds from a federation's start to its last update
 
 
@@ -21,7 +23,8 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
 
     There are two ways. A client requests an update after its own sample in step t if
     (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)), or if
-    log_gain ≥ `max_gain`; `clocked_by` may put another factor in place of t − t_last. And an update
+    log_gain ≥ `max_gain`; `clocked_by` may put another factor in place of t − t_last. It also does
+    so after `FEW` own samples since the last model, and `share` of those before it. And an update
     may be `due` at the end of a step.
 
     References
@@ -47,6 +50,9 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     public: ClassVar[bool] = False
     #: The log_gain from which on a client asks, whatever the clock; infinity: never
     max_gain: float = math.inf
+    #: A client asks after 4 + share·(own samples before the last model) own samples since then;
+    #: infinity: never
+    share: float = math.inf
 
     @property
     def max_updates(self) -> int | None:
@@ -87,7 +93,7 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         """The factor on log_gain: steps, or own samples since the last model; None: 1."""
         return "steps"
 
-    def fires(self, t: int, t_last: int, log_gain: float, samples: int = 0) -> bool:
+    def fires(self, t: int, t_last: int, log_gain: float, samples: int = 0, total: int = 0) -> bool:
         """Return whether a client requests an update after its own sample in step t.
 
         Parameters
@@ -100,17 +106,21 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
             log(det A_i / det(A_i − ΔA_i)) of the client.
         samples
             n_i, the client's own samples since the last model.
+        total
+            All of the client's own samples.
 
         Returns
         -------
         bool
             By default whether log_gain, times the factor of `clocked_by`, is at least `level`, or
-            log_gain at least `max_gain`.
+            log_gain at least `max_gain`, or n_i at least `FEW` + `share`·(total − n_i).
         """
         clock = 1
         if self.clocked_by is not None:
             clock = samples if self.clocked_by == "own samples" else t - t_last
-        return clock * log_gain >= self.level or log_gain >= self.max_gain
+        if clock * log_gain >= self.level or log_gain >= self.max_gain:
+            return True
+        return self.share < math.inf and samples >= FEW + self.share * (total - samples)
 
     def due(self, setting: Setting, t: int) -> bool:
         """Return whether an update is due at the end of step t; never, by default.
@@ -155,6 +165,9 @@ class Event(Trigger):
     #: A client also asks once its gain is at least this, whatever the clock. Infinity (default):
     #: as the paper
     max_gain: float = math.inf
+    #: A client also asks after 4 own samples since the last model, and this share of those before
+    #: it. Infinity (default): as the paper
+    share: float = math.inf
 
     def __post_init__(self) -> None:
         if self.threshold is not None:
@@ -164,6 +177,7 @@ class Event(Trigger):
             )  # fmt: skip
         one_of("clock", self.clock, get_args(Clock))
         number("max_gain", self.max_gain, above=0.0, allow_infinite=True)
+        number("share", self.share, above=0.0, allow_infinite=True)
 
     def check(self, setting: Setting) -> None:
         """Raise `InvalidInput` if D is to follow from a horizon that is not known."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, array, finite, integer, number
 from fedglb.kernels.effects import BUCKETS
 from fedglb.kernels.linalg import asymmetry, cholesky, inverse_quadratic, is_definite
+from fedglb.kernels.personal import SENT
 from fedglb.links import Link
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Query
@@ -209,10 +210,12 @@ def check_model_sums(
     setting: Setting,
     effects: int = 0,
     buckets: float = BUCKETS,
+    personal: bool = False,
 ) -> None:
     """Raise unless these can be gradient and Hessian of `message.samples` samples at the model.
 
-    `effects` is the largest number of arms with an effect, `buckets` bounds their keys.
+    `effects` is the largest number of arms with an effect, `buckets` bounds their keys; `personal`
+    says whether clients have models of their own.
 
     M = Σ x xᵀ is not known: the trace of the Hessian is at most n times the largest slope, and
     the gradient is measured by the Hessian over the smallest one, which is at least M. That is
@@ -228,8 +231,16 @@ def check_model_sums(
         raise InvalidInput("hessian", "indefinite", "a positive semi-definite matrix")
     _check_sum("gradient", gradient, Batch.of_hessian(message, limits.slope), limits.residual)
     rows = _rows("effects", message.effects, setting, effects, buckets)
-    if rows is not None:
-        _check_arm_sums(rows, n, hessian, limits)
+    if rows is not None:  # the sums Σ(μ − y) of a client with its own model have no simple bound
+        largest = math.inf if personal else limits.residual
+        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest))
+    size = SENT if setting.effect_ridge else SENT // 2
+    spread = _exactly("spread", message.spread, (size,), wanted=personal)
+    if spread is not None:
+        for k, wider in enumerate(spread[2::3].tolist()):
+            number(f"spread[{3 * k + 1}]", float(spread[3 * k + 1]), at_least=0.0)
+            if wider not in (0.0, 1.0):
+                raise InvalidInput(f"spread[{3 * k + 2}]", wider, "0 or 1")
 
 
 def _check_arm_sums(rows: FloatArray, n: int, hessian: FloatArray, limits: Limits) -> None:
@@ -384,6 +395,10 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
         for k, each in enumerate(model.ridges.tolist()):
             number(f"ridges[{k}]", each, above=0.0)
     _check_effects(model.effects, algorithm, setting)
+    personal = algorithm.local_update.personal
+    spread = _exactly("spread", model.spread, (3,), wanted=personal)
+    for k, each in enumerate([] if spread is None else spread.tolist()):
+        number(f"spread[{k}]", each, at_least=0.0)
 
 
 def _check_effects(effects: FloatArray | None, algorithm: Algorithm, setting: Setting) -> None:

@@ -14,7 +14,7 @@ from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.sums import sum_over_clients
 from fedglb.model import shared_theta
-from fedglb.parts.local_update import LocalState, LocalUpdate
+from fedglb.parts.local_update import LocalState, LocalUpdate, Personal
 from fedglb.privacy.noise import NoiseSource, SystemNoise
 from fedglb.protocol.checks import check_model
 from fedglb.protocol.learner import Choosing, Learner
@@ -30,6 +30,7 @@ from fedglb.protocol.messages import (
 from fedglb.protocol.one_pass import Batches
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
+from fedglb.protocol.personal_sums import Learners, PersonalSums
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -110,6 +111,10 @@ class Client(Learner):
         one_pass = solver is not None and solver.one_pass
         self.batches = Batches(id, algorithm, setting, source) if one_pass else None
         self.sums = OwnSums(algorithm, setting)
+        local = algorithm.local_update
+        self.personal = PersonalSums(local, setting, 1) if isinstance(local, Personal) else None
+        self.frozen_state: LocalState | None = None  # a copy, where clients have their own models
+        self._summed = (0, -1)  # the update and the model of the sums in `personal`
         self.covered = 0  # number of own samples in the shared model, the oldest ones
         self.frozen = 0  # number in the update in progress
         self.update = 0  # the update in progress, or the client's last one
@@ -182,10 +187,26 @@ class Client(Learner):
         self.freeze(message.update)
         if self.batches is not None:
             return self._release(self.batches)
+        if self.personal is not None:
+            self._sum_at_own(self.personal, message.model)
+            assert self.frozen_state is not None
+            learners = _stacked(self.frozen_state)
+            return [*self.personal.answers(learners, [self.id], self.update).values()]
         theta = None
         if self.sums.at_model and message.model != self.adopted:
             theta = np.zeros(self.setting.problem.dim)  # the coordinator has lost its model
         return [self.sums.of_first(self.samples, self.frozen, theta).answer(self.id, self.update)]
+
+    def _sum_at_own(self, personal: PersonalSums, model: int) -> None:
+        """Sum the frozen samples at the client's own model, for an update from `model`."""
+        if self._summed == (self.update, model):
+            return
+        assert self.frozen_state is not None
+        base = self.frozen_state.base if model else None
+        counts = np.array([self.frozen])
+        learners, samples = _stacked(self.frozen_state), self.samples
+        personal.take(learners, samples.X[None], samples.y[None], counts, base)
+        self._summed = (self.update, model)
 
     def _release(self, batches: Batches) -> list[Message]:
         """Release sums for the update in progress, once: a repeated request gets the same ones."""
@@ -218,6 +239,8 @@ class Client(Learner):
         if update <= self.update:
             return
         self.update, self.frozen = update, len(self.samples)
+        if self.personal is not None:
+            self.frozen_state = self.state.copied()
         solver = self.algorithm.global_update
         if solver is not None:
             solver.course.uploaded(self.algorithm.local_update, [self.state])
@@ -235,6 +258,8 @@ class Client(Learner):
         bool
             False if samples came after the update was frozen, or the client has another model.
         """
+        if self.personal is not None:
+            return self._summed == (message.update, message.model)
         at_hand = not self.sums.at_model or message.model == self.adopted
         return at_hand and self.frozen == len(self.samples)
 
@@ -294,13 +319,33 @@ class Client(Learner):
         choosing = Choosing.after(self.algorithm, self.agreed, message.model, self.seed)
         state, sums = self.state.copied(), None
         state.epoch = max(state.epoch, message.models) + 1  # a coordinator may lose its count
-        self.algorithm.local_update.adopt(choosing.setting, state, message.model)
-        if self.sums.at_model:
-            sums = OwnSums(self.algorithm, self.agreed, message.model, covered)
-        base = _stored(self.algorithm.local_update, state)
+        if self.personal is not None:
+            base = self._adopt_own(self.personal, state, message, covered)
+        else:
+            self.algorithm.local_update.adopt(choosing.setting, state, message.model)
+            base = _stored(self.algorithm.local_update, state)
+            if self.sums.at_model:
+                sums = OwnSums(self.algorithm, self.agreed, message.model, covered)
         adoption = Adoption(message.update, covered, choosing, base, state, sums)
         adoption.catch_up(self.samples)
         return adoption
+
+    def _adopt_own(
+        self, personal: PersonalSums, state: LocalState, message: NewModel, covered: int
+    ) -> Arrays:
+        """Let a state adopt a model, without what this client sent; return the state of the prior.
+
+        A client whose answer to this update is lost takes the model as that of others.
+        """
+        answered = covered > 0 and self.update == message.update
+        if answered and self._summed[0] != self.update:  # after a restart
+            self._sum_at_own(personal, self.adopted)
+        counts = np.array([covered if answered else 0])
+        personal.adopt(_stacked(state), message.model, counts, prior_only=True)
+        state.base = message.model
+        prior = _stored(self.algorithm.local_update, state)
+        personal.complete(state, self.samples, covered)
+        return prior
 
     def install(self, adoption: Adoption) -> None:
         """Use a state from `prepare`, with the samples that have come since.
@@ -325,6 +370,7 @@ class Client(Learner):
         self.choosing = Choosing.after(self.algorithm, self.agreed, state.base, self.seed)
         self.sums = OwnSums(self.algorithm, self.agreed, state.base, self.covered)
         self.sums.add(samples)
+        self.frozen_state, self._summed = None, (0, -1)
 
     @classmethod
     def from_samples(
@@ -360,7 +406,14 @@ class Client(Learner):
         state = local.begin(setting) if base is None else _restored(local, setting, base)
         client = cls(id, algorithm, setting, seed, noise)
         client._hold(samples, state, numbers)
-        local.replay(client.setting, client.state, samples, client.covered)
+        if client.personal is not None and base is not None:
+            client.personal.complete(state, samples, client.covered)
+        first = client.covered
+        if client.personal is not None and client.update > client.adopted:
+            frozen = Samples.over(samples.X, samples.y, client.frozen)
+            local.replay(client.setting, state, frozen, first)
+            client.frozen_state, first = state.copied(), max(first, client.frozen)
+        local.replay(client.setting, client.state, samples, first)
         return client
 
     def to_arrays(self) -> Arrays:
@@ -373,8 +426,14 @@ class Client(Learner):
             **{name: np.array(getattr(self, name)) for name in _NUMBERS},
             **prefixed(_stored(self.algorithm.local_update, self.state), "state"),
             **({"bank": np.array(self.bank)} if self.bank else {}),
+            **self._frozen_arrays(),
             **({} if self.batches is None else prefixed(self.batches.to_arrays(), "batches")),
         }
+
+    def _frozen_arrays(self) -> Arrays:
+        if self.frozen_state is None:
+            return {}
+        return prefixed(_stored(self.algorithm.local_update, self.frozen_state), "frozen_state")
 
     @classmethod
     def from_arrays(
@@ -406,9 +465,16 @@ class Client(Learner):
         client = cls(id, algorithm, setting, seed, noise)
         client._hold(Samples.over(X, y, len(y)), state, numbers)
         client.bank = float(arrays.get("bank", 0.0))
+        if frozen := nested(arrays, "frozen_state"):
+            client.frozen_state = _restored(algorithm.local_update, setting, frozen)
         if client.batches is not None:
             client.batches.restore(nested(arrays, "batches"))
         return client
+
+
+def _stacked(state: LocalState) -> Learners:
+    """Return views of one state, as those of one client."""
+    return Learners(state.vectors[None], state.matrices[None], state.counters[None])
 
 
 def _stored(local: LocalUpdate[Any], state: LocalState) -> Arrays:

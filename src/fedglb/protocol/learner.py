@@ -471,6 +471,7 @@ class Learner:
             Whether it fires.
         """
         trigger, state = self.trigger, self.state
-        if trigger.clocked_by != "own samples":  # custom triggers may take only these three
-            return trigger.fires(t, state.t_last, state.log_gain)
-        return trigger.fires(t, state.t_last, state.log_gain, state.updates)
+        known = t, state.t_last, state.log_gain
+        if trigger.clocked_by != "own samples" and trigger.share == math.inf:
+            return trigger.fires(*known)  # custom triggers may take only these three
+        return trigger.fires(*known, state.updates, len(self.samples))

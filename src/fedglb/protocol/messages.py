@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 import numpy as np
 
 from fedglb.model import SharedModel, triangle_size
-from fedglb.typing import Count, Integers, Rows, Signature, Symmetric, Vector
+from fedglb.typing import Count, Integers, Numbers, Rows, Signature, Symmetric, Vector
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,7 +94,9 @@ class Covariance(Message):
 class ModelSums(Message):
     """A client's gradient and Hessian at the model of the request, over all of its samples.
 
-    `effects` has, for each arm with an effect, its key, Σμ′, Σ(μ − y) and Σμ′x, by keys.
+    `effects` has, for each arm with an effect, its key, Σμ′, Σ(μ − y) and Σμ′x, by keys. Where
+    clients have models of their own, these are the sums less what their differences account for,
+    and `spread` says how well T fits (`kernels.personal`).
 
     From now on, until the next model comes, the client answers on exactly these samples.
     """
@@ -106,6 +108,7 @@ class ModelSums(Message):
     gradient: Vector
     hessian: Symmetric
     effects: Rows | None = None
+    spread: Numbers | None = None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ class OwnSums:
         self.model = model
         self.at_model = solver is not None and solver.starts_at_model
         self._merged = Merged.empty(1, setting.width)  # of the samples that the model covers
-        self._used = solver is None or not solver.one_pass  # `Batches` does that there
+        # `Batches` and `PersonalSums` do that elsewhere
+        self._used = solver is None or not solver.one_pass
+        self._used = self._used and not algorithm.local_update.personal
         self.theta = shared_theta(model, d)
         self.count = 0  # how many samples are in the sums
         self.matrix = np.zeros((d, d))

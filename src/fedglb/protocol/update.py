@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
+from fedglb.kernels.personal import REACH
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.effects import ArmSums, effects_of
 from fedglb.parts.global_update import GlobalUpdate, Objective, Query, Refit, Solution, Solve, Sums
@@ -159,7 +161,10 @@ class Update:
             return
         if isinstance(message, ModelSums):
             effects, (_, buckets) = self.algorithm.local_update.effects, effects_of(self.previous)
-            check_model_sums(message, self._model_limits, self.setting, effects, buckets)
+            check_model_sums(
+                message, self._model_limits, self.setting, effects, buckets,
+                self.algorithm.local_update.personal,
+            )  # fmt: skip
         else:
             kept = self.kept.get(client)
             assert not isinstance(kept, ModelSums)
@@ -180,7 +185,12 @@ class Update:
         d, (rows, _) = self.setting.problem.dim, effects_of(self.previous)
         query = Query(shared_theta(self.previous, d), hessian=True)
         largest = float(np.max(np.abs(rows[2 :: d + 3]), initial=0.0))
-        return limits(self.setting.problem.link, self.rewards, query, largest)
+        if not self.algorithm.local_update.personal:
+            return limits(self.setting.problem.link, self.rewards, query, largest)
+        # clients' own models lie within this distance, and their sums are moved over it
+        away = 2.0 * REACH + largest + float(np.linalg.norm(query.theta))
+        found = limits(self.setting.problem.link, self.rewards, query, largest + away)
+        return replace(found, residual=found.residual + found.slope[1] * away)
 
     def _limits_at(self, query: Query) -> Limits:
         """Bounds on one sample's contribution; cached, because custom links need a search."""
@@ -285,7 +295,17 @@ class Update:
             ridge=solution.ridge,
             effects=_effects(fitted, solution),
             ridges=np.array(fitted.setting.ridges) if fitted.setting.ridges else None,
+            spread=self._spread(solution),
         )
+
+    def _spread(self, solution: Solution) -> FloatArray | None:
+        """Return how far clients differ; None where they have no models of their own."""
+        rule = self.algorithm.spread
+        if rule is None:
+            return None
+        before = None if self.previous is None else self.previous.spread
+        sent = [self.gathered[client].spread for client in self.participants]
+        return rule.next(before, sent, math.isinf(solution.residual_bound))
 
     def fitted(self) -> dict[ClientId, Contribution]:
         """Return the contribution of each participant, without what no later update needs."""

@@ -28,7 +28,7 @@ from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.effects import sum_tables, to_send
 from fedglb.parts.global_update import Query, Sums
-from fedglb.parts.local_update import LocalState, LocalUpdate
+from fedglb.parts.local_update import LocalState, LocalUpdate, Personal
 from fedglb.parts.trigger import Trigger
 from fedglb.protocol import Client
 from fedglb.protocol.learner import Choosing
@@ -44,6 +44,7 @@ from fedglb.protocol.messages import (
 )
 from fedglb.protocol.one_pass import Release, sums_of
 from fedglb.protocol.persistence import prefixed, to_arrays
+from fedglb.protocol.personal_sums import Learners, PersonalSums
 from fedglb.protocol.update import Update
 from fedglb.samples import Samples
 from fedglb.simulation.engine import Engine
@@ -122,6 +123,10 @@ class CompiledEngine(Engine):
         self.one_pass = solver is not None and solver.one_pass
         self._batches: dict[int, IntArray] = {}  # summed over clients, by update, as in `Batches`
         self._last_batch = self._last_release = np.empty((0, 0), dtype=np.int64)
+        local = algorithm.local_update
+        self._personal = (
+            PersonalSums(local, self.setting, L) if isinstance(local, Personal) else None
+        )
         self._covariances = np.zeros((L, d, d))  # Σ x xᵀ and Σ x y, where clients send them
         self._moments = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
@@ -156,6 +161,7 @@ class CompiledEngine(Engine):
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
             level=float(trigger.level),
             max_gain=float(trigger.max_gain),
+            share=float(trigger.share),
             own_samples=trigger.clocked_by == "own samples",
             clocked=trigger.clocked_by is not None,
         )  # fmt: skip
@@ -272,6 +278,9 @@ class CompiledEngine(Engine):
             return self._releases()
         a, number = self.learners, update.number
         samples, ids = a.counts.tolist(), [int(i) for i in update.participants]
+        if self._personal is not None:
+            self._personal.take(self._stacked, a.X, a.y, a.counts, self.coordinator.model)
+            return dict(self._personal.answers(self._stacked, ids, number))
         if self.at_model:
             L, d = len(a.X), self.env.problem.dim
             gradients, hessians = np.zeros((L, d)), np.zeros((L, d, d))
@@ -292,6 +301,10 @@ class CompiledEngine(Engine):
         covariances, moments = self._covariances.copy(), self._moments.copy()
         b = moments if self.algorithm.local_update.shares_moment else [None] * len(samples)
         return {i: Covariance(i, number, samples[i], covariances[i], b[i]) for i in ids}
+
+    @property
+    def _stacked(self) -> Learners:
+        return Learners(self.learners.vectors, self.learners.matrices, self.learners.counters)
 
     @property
     def _shared_theta(self) -> FloatArray:
@@ -337,6 +350,11 @@ class CompiledEngine(Engine):
         far. The first update checks this with a second client.
         """
         local, last = self.algorithm.local_update, len(self.learners.counts) - 1
+        if self._personal is not None:
+            self._personal.adopt(self._stacked, model, self.learners.counts)
+            self._models[:] = [model] * len(self._models)
+            self._covered[:] = self.learners.counts
+            return
         asked = {0, last} if self._models[0] is None else {0}
         for i in asked:
             local.adopt(self._choosing.setting, self._state(i), model)

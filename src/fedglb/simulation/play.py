@@ -15,6 +15,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import CHARGE, ERROR, PROBABILITY, ChoiceParams, decide
 from fedglb.kernels.layout import LOG_GAIN, NAME, UPDATES
 from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
+from fedglb.parts.trigger import FEW
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: Why `play` returned: all is played; a client requests a global update; a radius is not finite; a
@@ -49,6 +50,7 @@ class KernelParams(NamedTuple):
     level: float  # the trigger's level: from it on a client requests an update
     max_gain: float  # the gain from which on it does so, whatever the clock
     own_samples: bool  # whether the trigger counts own samples since the last model, not steps
+    share: float  # so many own samples since the last model, per one before it, are enough
     clocked: bool  # whether it counts anything: else the gain alone is compared with the level
 
 
@@ -205,7 +207,12 @@ def play(
             if params.clocked:
                 clock = counters[UPDATES] if params.own_samples else float(t - t_last[k])
             gain = counters[LOG_GAIN]
-            if n > first and (clock * gain >= params.level or gain >= params.max_gain):
+            recent = counters[UPDATES]
+            if n > first and (
+                clock * gain >= params.level
+                or gain >= params.max_gain
+                or (params.share < math.inf and recent >= FEW + params.share * (n - recent))
+            ):
                 return s, i, ASKS
         client = 0
         log.regret[t - 1] = log.totals[0]

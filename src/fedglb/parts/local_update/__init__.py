@@ -14,10 +14,11 @@ from fedglb.parts.local_update.frozen import (
 from fedglb.parts.local_update.lazy_ons import LazyOns, LazyOnsState
 from fedglb.parts.local_update.mle import Mle, MleState
 from fedglb.parts.local_update.ons import Ons, OnsState
+from fedglb.parts.local_update.personal import Personal, PersonalState
 from fedglb.parts.local_update.ridge import Ridge, RidgeState
 
 __all__ = [
     "Anchored", "AnchoredState", "Calibrated", "Frozen", "FrozenHessian", "FrozenHessianState",
     "FrozenState", "HessianState", "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate", "Metric",
-    "Mle", "MleState", "Ons", "OnsState", "Ridge", "RidgeState",
+    "Mle", "MleState", "Ons", "OnsState", "Personal", "PersonalState", "Ridge", "RidgeState",
 ]  # fmt: skip

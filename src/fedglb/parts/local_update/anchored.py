@@ -75,15 +75,31 @@ def anchored_step(
     """
     n, d = X.shape[0] - 1, vectors.shape[1]
     if X.shape[1] > d and X[n, d] >= 0.0:
-        step_with_effect(vectors, matrices, counters, X[n], y[n], functions, constants)
-        return 0
-    x, theta, anchor = X[n, :d], vectors[THETA], vectors[ANCHOR]
+        shifted = np.empty(d)
+        step_with_effect(vectors, matrices, counters, X[n], y[n], functions, constants, shifted)
+    else:
+        step_without(vectors, matrices, counters, X[n, :d], y[n], functions, constants)
+    return 0
+
+
+@kernel
+def step_without(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    x: FloatArray,
+    y: float,
+    functions: IntArray,
+    constants: FloatArray,
+) -> float:
+    """Do as `anchored_step` does for an arm without an effect; return the sample's weight."""
+    d, theta, anchor = vectors.shape[1], vectors[THETA], vectors[ANCHOR]
     gradient, direction = vectors[GRADIENT], vectors[DIRECTION]
     count = int(counters[UPDATES])
     z = dot(x, anchor)
     mean = call1(functions[MEAN], z)
     weight = at_least_secant(z, mean, call1(functions[VARIANCE], z), constants[0])
-    residual = mean - y[n]
+    residual = mean - y
     error = residual + weight * (dot(x, theta) - z)
     counters[LOG_GAIN] += add_sample(
         matrices[MATRIX], matrices[INVERSE], x, weight, count, direction
@@ -98,7 +114,7 @@ def anchored_step(
     centre = vectors[CENTRE]
     for j in range(d):  # not one assignment: numba would compile its error's text too
         centre[j] = theta[j]
-    return 0
+    return float(weight)
 
 
 @kernel
@@ -110,14 +126,15 @@ def step_with_effect(
     y: float,
     functions: IntArray,
     constants: FloatArray,
-) -> None:
-    """Do as `anchored_step` does for an arm that has an effect.
+    shifted: FloatArray,
+) -> float:
+    """Do as `anchored_step` does for an arm that has an effect; return κ, and write x̃ to `shifted`.
 
     The Schur complement S of θ's block gains κ x̃ x̃ᵀ, with x̃ = x − b/D and κ = μ′D/(D + μ′), and
     P_new's column of the sample has the part S⁻¹x̃·D/(D + μ′) for θ.
     """
     d = vectors.shape[1]
-    theta, anchor, shifted = vectors[THETA], vectors[ANCHOR], np.empty(d)
+    theta, anchor = vectors[THETA], vectors[ANCHOR]
     gradient, direction = vectors[GRADIENT], vectors[DIRECTION]
     count, table = int(counters[UPDATES]), counters[TABLE:]
     key = bucket(float(x[d]), counters[BUCKET_COUNT])
@@ -150,6 +167,7 @@ def step_with_effect(
         solve_again(vectors, matrices, counters)
     for j in range(d):
         vectors[CENTRE, j] = theta[j]
+    return float(weight * ratio)
 
 
 @kernel

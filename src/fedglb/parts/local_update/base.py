@@ -192,6 +192,8 @@ class LocalUpdate(Generic[State]):
     shares_moment: ClassVar[bool] = False
     #: The number of arms that can have an effect of their own, if they recur.
     effects: int = 0
+    #: Whether a client's state after a shared model depends on its own sums, too.
+    personal: ClassVar[bool] = False
     #: What the matrix of its states sums up.
     metric: ClassVar[Metric] = "covariance"
 

@@ -1,0 +1,911 @@
+"""Personal models: what a client sends, the others' model as its prior, and its posterior.
+
+A client's θ_i is the shared θ plus δ_i ~ N(0, φT), and its effect of an arm the shared effect plus
+a number of variance φτ² (docs/theory.md, section 7.13). All matrices are in units of 1/φ.
+
+An arrow is a distribution of (θ, u) in which effects are independent given θ: the Schur complement
+S of θ's block, and per arm u | θ ~ N(t − x̄ᵀθ, 1/D), with x̄ = b/D and t = p/D. The rows of a table
+(`kernels.effects`) have D, p and b. Sums over an arrow's two parts of variance, T and τ², are no
+arrow: the nearest one, with the same distribution of θ and each u, is taken.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.effects import (
+    BUCKET_COUNT,
+    COUNT,
+    CROSS,
+    EFFECT,
+    EFFECT_RIDGE,
+    PRECISION,
+    ROWS,
+    TABLE,
+    TARGET,
+    WEIGHT,
+    bucket,
+    find_row,
+    row_of,
+)
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
+from fedglb.kernels.linalg import dot, invert, matvec, norm, quadratic
+from fedglb.kernels.merge import Merged
+from fedglb.kernels.sums import add_model_sums
+from fedglb.typing import FloatArray, IntArray
+
+#: Places in a state, behind those of `parts.local_update.anchored`. In `vectors`: where samples are
+#: linearised, their gradient there, the last direction.
+ANCHOR, GRADIENT, DIRECTION = 2, 3, 4
+#: In `matrices`: T_i; R = (I + H_iT_i)⁻¹; Q⁻¹, by which the trigger measures gains.
+SPREAD, REST, SHARED = 2, 3, 4
+#: In `counters`: the trace, whether T_i or τ_i² is not 0, τ_i² of effects, the client's choice
+#: among `WIDER` for θ and for effects (0: none), and the numbers that it sends: s, f and whether it
+#: has a wider prior, for θ and for effects; and whether its part was taken from the shared model.
+TRACE, DIFFERS, WIDTH, GUARD, GUARD_EFFECTS, STATISTICS, APART = 3, 8, 9, 10, 11, 12, 18
+#: The number of the numbers that it sends.
+SENT = 6
+#: A client linearises at most this much, and the length of the shared θ, away from it; and its
+#: effects as far from the shared ones. So what it sends has a bound.
+REACH = 8.0
+#: A client whose own evidence for a wider prior is at least e^PENALTY times that for T widens it by
+#: one of these variances, or has a prior of this variance around 0: it learns alone.
+WIDER = (4.0, 1.0, 0.25, 0.0625, 0.015625, 0.00390625)
+PENALTY = math.log(2.0 * len(WIDER)) + 3.0
+#: Below this multiple of its standard deviation the derivative of the evidence allows no such gain.
+TRY = 1.0
+#: Further steps in the model are shortened, as in `parts.global_update.one_exchange`.
+FAR = 1.79
+
+
+@kernel
+def invert_any(A: FloatArray, out: FloatArray) -> float:
+    """Write A⁻¹ to `out`, and return log |det A|; A is overwritten. Gauss–Jordan with pivots."""
+    d = A.shape[0]
+    for i in range(d):
+        for j in range(d):
+            out[i, j] = 1.0 if i == j else 0.0
+    total = 0.0
+    for k in range(d):
+        best = k
+        for i in range(k + 1, d):
+            if abs(A[i, k]) > abs(A[best, k]):
+                best = i
+        if best != k:
+            for j in range(d):
+                A[k, j], A[best, j] = A[best, j], A[k, j]
+                out[k, j], out[best, j] = out[best, j], out[k, j]
+        pivot = A[k, k]
+        total += math.log(abs(pivot))
+        scale = 1.0 / pivot
+        for j in range(d):
+            A[k, j] *= scale
+            out[k, j] *= scale
+        for i in range(d):
+            factor = A[i, k]
+            if i != k and factor != 0.0:
+                for j in range(d):
+                    A[i, j] -= factor * A[k, j]
+                    out[i, j] -= factor * out[k, j]
+    return total
+
+
+@kernel
+def product(A: FloatArray, B: FloatArray, out: FloatArray) -> None:
+    """Write A B to `out`."""
+    d = A.shape[0]
+    for i in range(d):
+        for j in range(d):
+            out[i, j] = 0.0
+        for k in range(d):
+            f = A[i, k]
+            for j in range(d):
+                out[i, j] += f * B[k, j]
+
+
+@kernel
+def less_own(S: FloatArray, T: FloatArray, rest: FloatArray) -> float:
+    """Write (I + S T)⁻¹ to `rest`, and return log det(I + S T)."""
+    d = S.shape[0]
+    both = np.empty((d, d))
+    product(S, T, both)
+    for j in range(d):
+        both[j, j] += 1.0
+    return invert_any(both, rest)
+
+
+@kernel
+def add_scaled(A: FloatArray, x: FloatArray, y: FloatArray, scale: float) -> None:
+    """A += scale·x yᵀ."""
+    for i in range(x.shape[0]):
+        w = scale * x[i]
+        for j in range(y.shape[0]):
+            A[i, j] += w * y[j]
+
+
+@kernel
+def add_to(x: FloatArray, y: FloatArray, scale: float) -> None:
+    """X += scale·y."""
+    for j in range(x.shape[0]):
+        x[j] += scale * y[j]
+
+
+@kernel
+def even(A: FloatArray) -> None:
+    """Make A exactly symmetric."""
+    for i in range(A.shape[0]):
+        for j in range(i):
+            A[i, j] = 0.5 * (A[i, j] + A[j, i])
+            A[j, i] = A[i, j]
+
+
+@kernel
+def used(table: FloatArray, width: int) -> int:
+    """Return how many numbers of a table are in use; 0 where arms have no effects."""
+    return 0 if table.shape[0] == 0 else ROWS + int(table[COUNT]) * width
+
+
+@kernel
+def own_arrow(
+    A: FloatArray,
+    g: FloatArray,
+    table: FloatArray,
+    theta: FloatArray,
+    S: FloatArray,
+    q: FloatArray,
+) -> None:
+    """Turn a client's sums at θ and its effects into an arrow: p in the table, and S and q of θ.
+
+    A = Σwxxᵀ and g = Σx(μ − y); rows have Σ(μ − y) in place of p, and become empty of targets.
+    """
+    d, width = theta.shape[0], theta.shape[0] + CROSS
+    for i in range(d):
+        for j in range(d):
+            S[i, j] = A[i, j]
+    matvec(A, theta, q)
+    add_to(q, g, -1.0)
+    rows = int(table[COUNT]) if table.size > 0 else 0
+    for row in range(rows):
+        at = ROWS + row * width
+        h, b = table[at + PRECISION], table[at + CROSS : at + width]
+        if h <= 0.0:
+            table[at + TARGET] = 0.0
+            continue
+        u = table[at + EFFECT]
+        p = h * u + dot(b, theta) - table[at + TARGET]
+        table[at + TARGET] = p
+        add_to(q, b, u - p / h)
+        add_scaled(S, b, b, -1.0 / h)
+
+
+@kernel
+def spread_row(
+    row: FloatArray,
+    before: FloatArray,
+    info: FloatArray,
+    wider: float,
+    x: FloatArray,
+    y: FloatArray,
+) -> None:
+    """Turn a row of an arrow into that of the arrow with T and τ², in place: D, p and b.
+
+    `before` is T R with θ_i's variance given θ, `info` is R q, and `wider` τ². x and y are scratch;
+    R x̄ has been written to y by the caller.
+    """
+    d = x.shape[0]
+    D = row[PRECISION]
+    for j in range(d):
+        x[j] = row[CROSS + j] / D
+    variance = 1.0 / D + wider + max(quadratic(before, x), 0.0)
+    target = row[TARGET] / D - dot(x, info)
+    row[PRECISION] = 1.0 / variance
+    row[TARGET] = target / variance
+    for j in range(d):
+        row[CROSS + j] = y[j] / variance
+
+
+@kernel
+def spread_arrow(
+    S: FloatArray,
+    q: FloatArray,
+    table: FloatArray,
+    T: FloatArray,
+    wider: float,
+    rest: FloatArray,
+) -> None:
+    """Turn an arrow of θ + δ and u + v into one of θ and u, or back: S, q and the rows, in place.
+
+    `rest` is (I + S T)⁻¹. S becomes (I + S T)⁻¹S, and so on: docs/theory.md, section 7.13.
+    """
+    d, width = q.shape[0], q.shape[0] + CROSS
+    W, TR, w, Tw = np.empty((d, d)), np.empty((d, d)), np.empty(d), np.empty(d)
+    product(rest, S, W)
+    even(W)
+    matvec(rest, q, w)
+    rows = int(table[COUNT]) if table.size > 0 else 0
+    if rows > 0:
+        product(T, rest, TR)
+        even(TR)
+        matvec(T, w, Tw)
+        x, y = np.empty(d), np.empty(d)
+        for row in range(rows):
+            at = ROWS + row * width
+            if table[at + PRECISION] > 0.0:
+                for j in range(d):
+                    x[j] = table[at + CROSS + j] / table[at + PRECISION]
+                matvec(rest, x, y)
+                spread_row(table[at : at + width], TR, Tw, wider, x, y)
+    for i in range(d):
+        q[i] = w[i]
+        for j in range(d):
+            S[i, j] = W[i, j]
+
+
+@kernel
+def sum_own(
+    X: FloatArray,
+    y: FloatArray,
+    counts: IntArray,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    functions: IntArray,
+    merged: Merged,
+    at_zero: float,
+    theta: FloatArray,
+    known: FloatArray,
+    gradients: FloatArray,
+    hessians: FloatArray,
+    tables: FloatArray,
+    anchors: FloatArray,
+    own_hessians: FloatArray,
+    own_gradients: FloatArray,
+    own_tables: FloatArray,
+) -> None:
+    """Sum each client's samples at its own model, and write what it sends, at the shared θ.
+
+    `known` is the shared model's rows of effects. Client i's first `counts`[i] samples count.
+    Kept for the adoption: `anchors`, `own_hessians`, `own_gradients` and `own_tables`.
+    """
+    d = theta.shape[0]
+    for i in range(counts.shape[0]):
+        n, anchor, table = counts[i], anchors[i], own_tables[i]
+        for j in range(d):
+            anchor[j] = vectors[i, THETA, j] - theta[j]
+        within = min(1.0, (REACH + norm(theta)) / max(norm(anchor), REACH))
+        for j in range(d):
+            anchor[j] = theta[j] + within * anchor[j]
+            own_gradients[i, j] = 0.0
+            for k in range(d):
+                own_hessians[i, j, k] = 0.0
+        state = counters[i]
+        buckets = state[BUCKET_COUNT] if table.size > 0 else 1.0
+        if table.size > 0:
+            copy_anchors(state, anchor, True, table)
+            keep_near(known, d, table)
+        add_model_sums(
+            X[i, :n], y[i, :n], n, anchor, functions, own_gradients[i], own_hessians[i], merged,
+            i, table, buckets, at_zero,
+        )  # fmt: skip
+        to_send(
+            own_hessians[i], own_gradients[i], table, anchor, matrices[i, SPREAD],
+            matrices[i, REST], state[WIDTH], state[DIFFERS], theta, known, gradients[i], hessians[i], tables[i],
+        )  # fmt: skip
+
+
+@kernel
+def keep_near(known: FloatArray, d: int, table: FloatArray) -> None:
+    """Keep the effects of a table of sums within `REACH` of the shared ones."""
+    largest = 0.0
+    for first in range(0, known.shape[0], d + 3):
+        largest = max(largest, abs(known[first + 2]))
+    for row in range(int(table[COUNT])):
+        at = ROWS + row * (d + CROSS)
+        u = effect_in(known, d, table[at])
+        away = min(max(table[at + EFFECT] - u, -REACH - largest), REACH + largest)
+        table[at + EFFECT] = u + away
+
+
+@kernel
+def copy_anchors(state: FloatArray, theta: FloatArray, at_theta: bool, table: FloatArray) -> None:
+    """Begin a table of sums: the arms of a state's table, with their effects at θ or as noted."""
+    width, source = theta.shape[0] + CROSS, state[TABLE:]
+    rows = int(source[COUNT])
+    table[COUNT] = float(rows)
+    for row in range(rows):
+        at = ROWS + row * width
+        for j in range(width):
+            table[at + j] = 0.0
+        table[at], table[at + EFFECT] = source[at], source[at + EFFECT]
+        if not at_theta:
+            continue
+        u = source[at + TARGET]
+        for j in range(theta.shape[0]):
+            u -= source[at + CROSS + j] * theta[j]
+        table[at + EFFECT] = u / source[at + PRECISION]
+
+
+@kernel
+def to_send(
+    own_hessian: FloatArray,
+    own_gradient: FloatArray,
+    own_table: FloatArray,
+    anchor: FloatArray,
+    T: FloatArray,
+    rest: FloatArray,
+    wider: float,
+    differs: float,
+    theta: FloatArray,
+    known: FloatArray,
+    gradient: FloatArray,
+    hessian: FloatArray,
+    table: FloatArray,
+) -> None:
+    """Write what a client sends: its arrow for the shared (θ, u), as gradient and Hessian there.
+
+    `rest` is scratch. Without a spread these are its sums, moved from its anchor to θ.
+    """
+    d, width = theta.shape[0], theta.shape[0] + CROSS
+    for j in range(used(own_table, width)):
+        table[j] = own_table[j]
+    q = np.empty(d)
+    if table.size > 0 or differs > 0.0:
+        own_arrow(own_hessian, own_gradient, table, anchor, hessian, q)
+        if differs > 0.0:
+            less_own(hessian, T, rest)
+            spread_arrow(hessian, q, table, T, wider, rest)
+    else:
+        for i in range(d):
+            for j in range(d):
+                hessian[i, j] = own_hessian[i, j]
+        matvec(hessian, anchor, q)
+        add_to(q, own_gradient, -1.0)
+    matvec(hessian, theta, gradient)
+    add_to(gradient, q, -1.0)
+    rows = int(table[COUNT]) if table.size > 0 else 0
+    for row in range(rows):
+        at = ROWS + row * width
+        D, b = table[at + PRECISION], table[at + CROSS : at + width]
+        if D <= 0.0:
+            continue
+        u = effect_in(known, d, table[at])
+        g = D * u + dot(b, theta) - table[at + TARGET]
+        add_to(gradient, b, g / D)
+        add_scaled(hessian, b, b, 1.0 / D)
+        table[at + TARGET] = g
+    even(hessian)
+
+
+@kernel
+def effect_in(known: FloatArray, d: int, key: float) -> float:
+    """Return the effect of a key in a shared model's rows; 0: it has none."""
+    low, high = 0, known.shape[0] // (d + 3)
+    while low < high:
+        middle = (low + high) // 2
+        if known[middle * (d + 3)] < key:
+            low = middle + 1
+        else:
+            high = middle
+    at = low * (d + 3)
+    if at < known.shape[0] and known[at] == key:
+        return float(known[at + 2])
+    return 0.0
+
+
+@kernel
+def evidence(
+    S: FloatArray,
+    q: FloatArray,
+    C: FloatArray,
+    mean: FloatArray,
+    phi: float,
+    rest: FloatArray,
+    r: FloatArray,
+) -> float:
+    """Return the log evidence of the prior N(mean, φC) for a client's S and q, up to a constant.
+
+    (I + S C)⁻¹ is written to `rest`, and that times q − S·mean to r.
+    """
+    d = q.shape[0]
+    a, moved = np.empty(d), np.empty(d)
+    log_det = less_own(S, C, rest)
+    matvec(S, mean, moved)
+    for j in range(d):
+        a[j] = q[j] - moved[j]
+    fit = dot(q, mean) - 0.5 * dot(mean, moved)
+    matvec(rest, a, r)
+    matvec(C, r, moved)
+    return (fit + 0.5 * dot(a, moved)) / phi - 0.5 * log_det
+
+
+@kernel
+def wider_prior(
+    S: FloatArray, q: FloatArray, C: FloatArray, mean: FloatArray, phi: float, base: float
+) -> int:
+    """Return a client's choice among `WIDER`: k around the others' mean, −k around 0; 0: none."""
+    d, chosen, best = q.shape[0], 0, base + PENALTY
+    wide, rest, r, zero = np.empty((d, d)), np.empty((d, d)), np.empty(d), np.zeros(d)
+    for sign in (1, -1):
+        for k in range(len(WIDER)):
+            for i in range(d):
+                for j in range(d):
+                    wide[i, j] = C[i, j] if sign > 0 else 0.0
+                wide[i, i] += WIDER[k]
+            found = evidence(S, q, wide, mean if sign > 0 else zero, phi, rest, r)
+            if found > best:
+                best, chosen = found, sign * (k + 1)
+    return chosen
+
+
+@kernel
+def take_others(
+    vectors: FloatArray,
+    counters: FloatArray,
+    P: FloatArray,
+    theta: FloatArray,
+    effects: FloatArray,
+    takes_part: bool,
+    sent_gradient: FloatArray,
+    sent_hessian: FloatArray,
+    sent_table: FloatArray,
+    sent_at: FloatArray,
+    known: FloatArray,
+    S: FloatArray,
+    q: FloatArray,
+) -> None:
+    """Write the others' model: the shared one less what this client sent; its rows to the table.
+
+    `sent_at` and `known` are θ and effects of the model at which it was sent.
+    """
+    d, named = theta.shape[0], effects.shape[0] > 0
+    width, table, sent_info = d + CROSS, counters[TABLE:], np.empty(d)
+    for i in range(d):
+        for j in range(d):
+            S[i, j] = P[i, j]
+    matvec(P, theta, q)
+    if named:
+        ridge = effects[0]
+        counters[EFFECT_RIDGE], counters[BUCKET_COUNT] = ridge, effects[1]
+        table[COUNT] = 0.0
+        for first in range(2, effects.shape[0], d + 3):
+            D, u, b = effects[first + 1], effects[first + 2], effects[first + 3 : first + 3 + d]
+            at = row_of(table, width, effects[first], D)
+            p = D * u + dot(b, theta)
+            table[at + TARGET] = p
+            for j in range(d):
+                table[at + CROSS + j] = b[j]
+            add_scaled(S, b, b, 1.0 / D)
+            add_to(q, b, p / D)
+    if takes_part:
+        matvec(sent_hessian, sent_at, sent_info)
+        for i in range(d):
+            q[i] -= sent_info[i] - sent_gradient[i]
+            for j in range(d):
+                S[i, j] -= sent_hessian[i, j]
+        rows = int(sent_table[COUNT]) if named else 0
+        for row in range(rows):
+            source = ROWS + row * width
+            h, b = sent_table[source + PRECISION], sent_table[source + CROSS : source + width]
+            if h <= 0.0:
+                continue
+            u = effect_in(known, d, sent_table[source])
+            add_to(q, b, -u)
+            at = find_row(table, width, bucket(sent_table[source], effects[1]))
+            if at >= 0:
+                table[at + PRECISION] = max(table[at + PRECISION] - h, effects[0])
+                table[at + TARGET] -= h * u + dot(b, sent_at) - sent_table[source + TARGET]
+                for j in range(d):
+                    table[at + CROSS + j] -= b[j]
+    if named:
+        for row in range(int(table[COUNT])):
+            at = ROWS + row * width
+            D, b = table[at + PRECISION], table[at + CROSS : at + width]
+            add_scaled(S, b, b, -1.0 / D)
+            add_to(q, b, -table[at + TARGET] / D)
+    even(S)
+
+
+@kernel
+def effects_evidence(
+    counters: FloatArray,
+    own: FloatArray,
+    before: FloatArray,
+    rest: FloatArray,
+    info: FloatArray,
+    mean: FloatArray,
+    covariance: FloatArray,
+    phi: float,
+    wider: float,
+    derivative: FloatArray,
+) -> float:
+    """Return the log evidence of τ² = `wider` for a client's effects, up to a constant.
+
+    The table has the others' rows, `own` the client's; `before` is T R, `rest` R and `info` T R q
+    of `spread_arrow`. θ_i has `mean` and `covariance`. The first two derivatives, negated twice, are
+    written to `derivative`: s and f. Arms that nobody else has played say nothing of a difference.
+    """
+    d = mean.shape[0]
+    width, table = d + CROSS, counters[TABLE:]
+    x, y, away = np.empty(d), np.empty(d), np.empty(d)
+    total = 0.0
+    derivative[0] = derivative[1] = 0.0
+    for row in range(int(own[COUNT])):
+        source = ROWS + row * width
+        h = own[source + PRECISION]
+        at = find_row(table, width, bucket(own[source], counters[BUCKET_COUNT]))
+        if h <= 0.0 or at < 0:
+            continue
+        D = table[at + PRECISION]
+        if 1.001 * counters[EFFECT_RIDGE] >= D:
+            continue
+        for j in range(d):
+            x[j] = table[at + CROSS + j] / D
+        matvec(rest, x, y)
+        for j in range(d):
+            away[j] = own[source + CROSS + j] / h - y[j]
+        error = own[source + TARGET] / h - table[at + TARGET] / D
+        error += dot(x, info) - dot(away, mean)
+        variance = 1.0 / h + 1.0 / D + wider + max(quadratic(before, x), 0.0)
+        variance += max(quadratic(covariance, away), 0.0)
+        square = error * error / (phi * variance)
+        total -= 0.5 * (math.log(variance) + square)
+        derivative[0] += (square - 1.0) / variance
+        derivative[1] += 1.0 / (variance * variance)
+    return total
+
+
+@kernel
+def take_prior(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    P: FloatArray,
+    theta: FloatArray,
+    effects: FloatArray,
+    T: FloatArray,
+    gain: FloatArray,
+    numbers: FloatArray,
+    takes_part: bool,
+    sent_gradient: FloatArray,
+    sent_hessian: FloatArray,
+    sent_table: FloatArray,
+    sent_at: FloatArray,
+    known: FloatArray,
+    anchor: FloatArray,
+    own_hessian: FloatArray,
+    own_gradient: FloatArray,
+    own_table: FloatArray,
+) -> None:
+    """Replace a state by its prior: the others' model (P, θ, effects), spread by T and τ².
+
+    `numbers` are τ² of effects, whether s and f count (1) or the model is that of a shortened step
+    (0), and φ; `gain` is Q⁻¹. What the client sent is left out of the shared model. Its own samples
+    choose a wider prior, and say by s and f how far T and τ² are from the truth.
+    """
+    d, named = theta.shape[0], effects.shape[0] > 0
+    wider, counts, phi = numbers[0], numbers[1] > 0.0 and takes_part, numbers[2]
+    S, q, C, own_S = np.empty((d, d)), np.empty(d), np.empty((d, d)), np.empty((d, d))
+    mean, own_q, rest, r = np.empty(d), np.empty(d), np.empty((d, d)), np.empty(d)
+    width, table = d + CROSS, counters[TABLE:]
+    take_others(
+        vectors, counters, P, theta, effects, takes_part, sent_gradient, sent_hessian, sent_table,
+        sent_at, known, S, q,
+    )  # fmt: skip
+    if not invert(S, C):  # the coordinator has other sums of this client
+        counts = False
+        take_others(
+            vectors, counters, P, theta, effects, False, sent_gradient, sent_hessian, sent_table,
+            sent_at, known, S, q,
+        )  # fmt: skip
+        invert(S, C)
+    matvec(C, q, mean)
+    own = np.empty(used(own_table, width))
+    for j in range(own.shape[0]):
+        own[j] = own_table[j]
+    widened = matrices[SPREAD]
+    for i in range(d):
+        for j in range(d):
+            widened[i, j] = T[i, j]
+            C[i, j] += T[i, j]
+    for k in range(SENT):
+        counters[STATISTICS + k] = 0.0
+    if counts:
+        own_arrow(own_hessian, own_gradient, own, anchor, own_S, own_q)
+        base, V = evidence(own_S, own_q, C, mean, phi, rest, r), np.empty((d, d))
+        product(rest, own_S, V)
+        s, f = dot(r, r) / phi, 0.0
+        for i in range(d):
+            s -= V[i, i]
+            for j in range(d):
+                f += V[i, j] * V[j, i]
+        counters[GUARD] = 0.0
+        if s > 0.0 and s * s > 4.0 * TRY * f:
+            counters[GUARD] = float(wider_prior(own_S, own_q, C, mean, phi, base))
+        counters[STATISTICS], counters[STATISTICS + 1] = s, f
+        counters[STATISTICS + 2] = 1.0 if counters[GUARD] != 0.0 else 0.0
+    guard = int(counters[GUARD])
+    if guard != 0:
+        more = WIDER[guard - 1] if guard > 0 else WIDER[0]
+        for j in range(d):
+            widened[j, j] += more
+            C[j, j] += more
+    differs = guard != 0
+    for i in range(d):
+        for j in range(d):
+            differs = differs or T[i, j] != 0.0
+    # the prior of θ_i
+    precision, info = matrices[MATRIX], np.zeros(d)
+    if differs:
+        less_own(S, widened, rest)
+        before = np.empty((d, d))
+        product(widened, rest, before)
+        even(before)
+        w = np.empty(d)
+        matvec(rest, q, w)
+        matvec(widened, w, info)
+        invert(C, precision)
+    else:
+        before = np.zeros((d, d))
+        for i in range(d):
+            for j in range(d):
+                precision[i, j] = S[i, j]
+                rest[i, j] = 1.0 if i == j else 0.0
+    if guard < 0:
+        for i in range(d):
+            mean[i] = 0.0
+            for j in range(d):
+                precision[i, j] = 1.0 / WIDER[-guard - 1] if i == j else 0.0
+    if named:
+        if counts:
+            after, covariance = np.empty((d, d)), np.empty((d, d))
+            after_mean, after_info = np.empty(d), np.empty(d)
+            matvec(precision, mean, after_info)
+            for i in range(d):
+                after_info[i] += own_q[i]
+                for j in range(d):
+                    after[i, j] = precision[i, j] + own_S[i, j]
+            invert(after, covariance)
+            matvec(covariance, after_info, after_mean)
+            found = counters[STATISTICS + 3 : STATISTICS + 5]
+            best = effects_evidence(
+                counters, own, before, rest, info, after_mean, covariance, phi, wider, found
+            )
+            counters[GUARD_EFFECTS] = 0.0
+            if found[0] > 0.0 and found[0] * found[0] > 4.0 * TRY * found[1]:
+                best, scratch = best + PENALTY, np.empty(2)
+                for k in range(len(WIDER)):
+                    value = effects_evidence(
+                        counters, own, before, rest, info, after_mean, covariance, phi,
+                        wider + WIDER[k], scratch,
+                    )  # fmt: skip
+                    if value > best:
+                        best, counters[GUARD_EFFECTS] = value, float(k + 1)
+            counters[STATISTICS + 5] = 1.0 if counters[GUARD_EFFECTS] != 0.0 else 0.0
+        if counters[GUARD_EFFECTS] > 0.0:
+            wider += WIDER[int(counters[GUARD_EFFECTS]) - 1]
+        if differs or wider > 0.0:
+            x, y = np.empty(d), np.empty(d)
+            for row in range(int(table[COUNT])):
+                at = ROWS + row * width
+                for j in range(d):
+                    x[j] = table[at + CROSS + j] / table[at + PRECISION]
+                matvec(rest, x, y)
+                spread_row(table[at : at + width], before, info, wider, x, y)
+            counters[EFFECT_RIDGE] = 1.0 / (1.0 / counters[EFFECT_RIDGE] + wider)
+        for row in range(int(own_table[COUNT]) if takes_part else 0):
+            source = ROWS + row * width
+            if own_table[source + PRECISION] > 0.0:
+                key = bucket(own_table[source], counters[BUCKET_COUNT])
+                at = row_of(table, width, key, counters[EFFECT_RIDGE])
+                table[at + EFFECT] = own_table[source + EFFECT]
+    counters[WIDTH] = wider
+    counters[DIFFERS] = 1.0 if differs or wider > 0.0 else 0.0
+    counters[APART] = 1.0 if takes_part else 0.0
+    for i in range(d):
+        vectors[ANCHOR, i] = anchor[i] if takes_part else vectors[THETA, i]
+        vectors[THETA, i] = mean[i]
+        for j in range(d):
+            matrices[SHARED, i, j] = gain[i, j]
+
+
+@kernel
+def with_own(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    own_hessian: FloatArray,
+    own_gradient: FloatArray,
+    own_table: FloatArray,
+    n: int,
+    concordance: float,
+) -> None:
+    """Turn the prior of `take_prior` into the posterior, with a client's sums at its anchor.
+
+    A long step from there is shortened, as the coordinator's are. From now on samples are
+    linearised at the posterior's mean.
+    """
+    d = vectors.shape[1]
+    width, named = d + CROSS, own_table.shape[0] > 0
+    S, q = matrices[MATRIX], np.empty(d)
+    theta, anchor, table = vectors[THETA], vectors[ANCHOR], counters[TABLE:]
+    own_S, own_q = np.zeros((d, d)), np.zeros(d)
+    own = np.empty(used(own_table, width))
+    for j in range(own.shape[0]):
+        own[j] = own_table[j]
+    matvec(S, theta, q)
+    if n > 0:
+        own_arrow(own_hessian, own_gradient, own, anchor, own_S, own_q)
+    if counters[DIFFERS] > 0.0:
+        less_own(own_S, matrices[SPREAD], matrices[REST])
+    for i in range(d):
+        q[i] += own_q[i]
+        for j in range(d):
+            S[i, j] += own_S[i, j]
+    if named and n > 0:
+        for row in range(int(own[COUNT])):
+            source = ROWS + row * width
+            h = own[source + PRECISION]
+            if h <= 0.0:
+                continue
+            at = find_row(table, width, bucket(own[source], counters[BUCKET_COUNT]))
+            if at < 0:
+                continue
+            D, p = table[at + PRECISION], table[at + TARGET]
+            # what an arm's two rows say of θ_i together: their difference
+            difference, weight = own[source + TARGET] / h - p / D, h * D / (h + D)
+            away = own[source + CROSS : source + width]
+            for j in range(d):
+                x = table[at + CROSS + j]
+                table[at + CROSS + j] = x + away[j]
+                away[j] = away[j] / h - x / D
+            add_scaled(S, away, away, weight)
+            add_to(q, away, weight * difference)
+            table[at + PRECISION], table[at + TARGET] = D + h, p + own[source + TARGET]
+    even(S)
+    invert(S, matrices[INVERSE])
+    matvec(matrices[INVERSE], q, theta)
+    if n > 0:
+        shorten(vectors, counters, own_table, concordance)
+    weight = 0.0
+    if named:
+        for row in range(int(table[COUNT])):
+            at = ROWS + row * width
+            D, b = table[at + PRECISION], table[at + CROSS : at + width]
+            weight += max(D - counters[EFFECT_RIDGE], 0.0)
+            table[at + EFFECT] = (table[at + TARGET] - dot(b, theta)) / D
+        counters[WEIGHT] = weight
+    for j in range(d):
+        vectors[CENTRE, j] = anchor[j] = theta[j]
+        vectors[GRADIENT, j] = vectors[DIRECTION, j] = 0.0
+    counters[TRACE] = counters[LOG_GAIN] = counters[UPDATES] = 0.0
+
+
+@kernel
+def complete(
+    X: FloatArray,
+    y: FloatArray,
+    covered: int,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    functions: IntArray,
+    merged: Merged,
+    at_zero: float,
+    hessian: FloatArray,
+    gradient: FloatArray,
+    table: FloatArray,
+    at_hand: bool,
+    concordance: float,
+) -> None:
+    """Do as `with_own` does with a client's first samples; sum them, if not `at_hand`."""
+    covered = covered if counters[APART] > 0.0 else 0
+    if covered > 0 and not at_hand:
+        anchor, buckets = vectors[ANCHOR], 1.0
+        for j in range(anchor.shape[0]):
+            gradient[j] = 0.0
+            for k in range(anchor.shape[0]):
+                hessian[j, k] = 0.0
+        if table.shape[0] > 0:
+            buckets = counters[BUCKET_COUNT]
+            copy_anchors(counters, anchor, False, table)
+        add_model_sums(
+            X[:covered], y[:covered], covered, anchor, functions, gradient, hessian, merged, 0,
+            table, buckets, at_zero,
+        )  # fmt: skip
+    with_own(vectors, matrices, counters, hessian, gradient, table, covered, concordance)
+
+
+@kernel
+def shorten(
+    vectors: FloatArray, counters: FloatArray, own_table: FloatArray, concordance: float
+) -> None:
+    """Take only part of a long step of θ_i and its effects, as for the shared model."""
+    d = vectors.shape[1]
+    width, table, theta, anchor = d + CROSS, counters[TABLE:], vectors[THETA], vectors[ANCHOR]
+    moved, most = np.empty(d), 0.0
+    for j in range(d):
+        moved[j] = theta[j] - anchor[j]
+    rows = int(own_table[COUNT]) if own_table.shape[0] > 0 else 0
+    for row in range(rows):
+        source = ROWS + row * width
+        at = find_row(table, width, bucket(own_table[source], counters[BUCKET_COUNT]))
+        if own_table[source + PRECISION] > 0.0 and at >= 0:
+            b = table[at + CROSS : at + width]
+            u = (table[at + TARGET] - dot(b, theta)) / table[at + PRECISION]
+            most = max(most, abs(u - own_table[source + EFFECT]))
+    drift = concordance * (norm(moved) + most)
+    if drift <= FAR:
+        return
+    length = math.log1p(drift) / drift
+    for row in range(rows):
+        source = ROWS + row * width
+        at = find_row(table, width, bucket(own_table[source], counters[BUCKET_COUNT]))
+        if own_table[source + PRECISION] > 0.0 and at >= 0:
+            b, before = table[at + CROSS : at + width], own_table[source + EFFECT]
+            u = (table[at + TARGET] - dot(b, theta)) / table[at + PRECISION]
+            target = table[at + PRECISION] * (before + length * (u - before))
+            # at the shortened θ
+            table[at + TARGET] = target + dot(b, anchor) + length * dot(b, moved)
+    for j in range(d):
+        theta[j] = anchor[j] + length * moved[j]
+
+
+@kernel
+def shared_gain(matrices: FloatArray, x: FloatArray, weight: float) -> float:
+    """Return what a sample adds to log det of the shared model's Q, and keep R and Q⁻¹.
+
+    Q = P + PTP: log det Q grows as that of the clients' prior shrinks. W_i grows by c v vᵀ,
+    v = R x and c = weight/(1 + weight·xᵀTv).
+    """
+    d = x.shape[0]
+    v, Tv, Qv = np.empty(d), np.empty(d), np.empty(d)
+    rest, Q = matrices[REST], matrices[SHARED]
+    matvec(rest, x, v)
+    matvec(matrices[SPREAD], v, Tv)
+    c = weight / (1.0 + weight * dot(x, Tv))
+    matvec(Q, v, Qv)
+    width = c * dot(v, Qv)
+    add_scaled(rest, v, Tv, -c)
+    add_scaled(Q, Qv, Qv, -c / (1.0 + width))
+    return math.log1p(width)
+
+
+@kernel
+def adopt_all(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    P: FloatArray,
+    theta: FloatArray,
+    effects: FloatArray,
+    T: FloatArray,
+    gain: FloatArray,
+    numbers: FloatArray,
+    counts: IntArray,
+    sent_gradients: FloatArray,
+    sent_hessians: FloatArray,
+    sent_tables: FloatArray,
+    sent_at: FloatArray,
+    known: FloatArray,
+    anchors: FloatArray,
+    own_hessians: FloatArray,
+    own_gradients: FloatArray,
+    own_tables: FloatArray,
+    prior_only: bool,
+    concordance: float,
+) -> None:
+    """Let each client adopt the model: `take_prior`, then `with_own`, over `counts`[i] samples."""
+    for i in range(counts.shape[0]):
+        take_prior(
+            vectors[i], matrices[i], counters[i], P, theta, effects, T, gain, numbers,
+            counts[i] > 0, sent_gradients[i], sent_hessians[i], sent_tables[i], sent_at, known, anchors[i],
+            own_hessians[i], own_gradients[i], own_tables[i],
+        )  # fmt: skip
+        if not prior_only:
+            with_own(
+                vectors[i], matrices[i], counters[i], own_hessians[i], own_gradients[i],
+                own_tables[i], counts[i], concordance,
+            )  # fmt: skip

@@ -1,0 +1,118 @@
+"""The sums of clients with models of their own: what they send, and what they adopt with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedglb.kernels.effects import CROSS, ROWS
+from fedglb.kernels.merge import Merged
+from fedglb.kernels.personal import adopt_all, complete, sum_own
+from fedglb.model import SharedModel, shared_theta
+from fedglb.parts.effects import effects_of, to_send
+from fedglb.parts.local_update import LocalState, Personal
+from fedglb.parts.spread import covariance, gain_matrix
+from fedglb.protocol.messages import ClientId, ModelSums
+from fedglb.samples import Samples
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Learners:
+    """The states of L clients, stacked."""
+
+    vectors: FloatArray  # (L, ·, d)
+    matrices: FloatArray  # (L, ·, d, d)
+    counters: FloatArray  # (L, ·)
+
+
+class PersonalSums:
+    """The sums of L clients, each at a model of its own, and what they sent in an update.
+
+    Both engines use it: the compiled one for all clients at once, `Client` for itself.
+    """
+
+    def __init__(self, local: Personal, setting: Setting, clients: int) -> None:
+        d, rows = setting.problem.dim, local.effects if setting.effect_ridge else 0
+        size = rows and ROWS + rows * (d + CROSS)
+        self.local, self.setting = local, setting
+        self.counts = np.zeros(clients, dtype=np.int64)  # samples in the sums
+        self.anchors = np.zeros((clients, d))  # where they were linearised
+        self.gradients, self.hessians = np.zeros((clients, d)), np.zeros((clients, d, d))
+        self.tables = np.zeros((clients, size))
+        # what was sent: at θ, and with the effects, of the model before
+        self.sent_gradients, self.sent_hessians = np.zeros((clients, d)), np.zeros((clients, d, d))
+        self.sent_tables = np.zeros((clients, size))
+        self.theta, self.known = np.zeros(d), np.empty(0)
+        self._merged = Merged.empty(clients, setting.width)
+
+    def take(
+        self,
+        learners: Learners,
+        X: FloatArray,
+        y: FloatArray,
+        counts: IntArray,
+        model: SharedModel | None,
+    ) -> None:
+        """Sum the first samples of each client at its own model, for an update from `model`."""
+        setting = self.setting
+        self.counts[:] = counts
+        self.theta, (self.known, _) = shared_theta(model, setting.problem.dim), effects_of(model)
+        self.tables[:, :ROWS] = self.sent_tables[:, :ROWS] = 0.0
+        sum_own(
+            X, y, self.counts, learners.vectors, learners.matrices, learners.counters,
+            setting.problem.link.compiled_functions, self._merged, setting.mean_at_zero,
+            self.theta, self.known, self.sent_gradients, self.sent_hessians, self.sent_tables,
+            self.anchors, self.hessians, self.gradients, self.tables,
+        )  # fmt: skip
+
+    def answers(
+        self, learners: Learners, clients: Sequence[ClientId], update: int
+    ) -> dict[ClientId, ModelSums]:
+        """Return what the clients send in an update, with copies of the sums."""
+        d = self.setting.problem.dim
+        effects = to_send(self.sent_tables, d)
+        return {
+            client: ModelSums(
+                client, update, int(self.counts[i]), self.sent_gradients[i].copy(),
+                self.sent_hessians[i].copy(), effects[i],
+                self.local.statistics(self.setting, learners.counters[i]),
+            )
+            for i, client in enumerate(clients)
+        }  # fmt: skip
+
+    def complete(self, state: LocalState, samples: Samples, covered: int) -> None:
+        """Add the first `covered` samples of one client to the prior that it adopted."""
+        setting, at_hand = self.setting, covered == self.counts[0]
+        self.counts[0] = covered
+        complete(
+            samples.X, samples.y, covered, state.vectors, state.matrices, state.counters,
+            setting.problem.link.compiled_functions, Merged.empty(1, setting.width),
+            setting.mean_at_zero, self.hessians[0], self.gradients[0], self.tables[0], at_hand,
+            self.local.concordance(setting),
+        )  # fmt: skip
+
+    def adopt(
+        self, learners: Learners, model: SharedModel, counts: IntArray, prior_only: bool = False
+    ) -> None:
+        """Let clients adopt a model, with their first `counts` samples: 0 if it has none of them.
+
+        Their states become those of the prior only, which `Client` keeps, or with own samples.
+        """
+        setting = self.setting.in_force(model)
+        d, phi = setting.problem.dim, setting.problem.dispersion
+        assert model.theta is not None
+        assert model.spread is not None
+        T = covariance(model.spread, model.directions, d)
+        _, width, counted = model.spread.tolist()
+        effects = np.empty(0) if model.effects is None else model.effects
+        adopt_all(
+            learners.vectors, learners.matrices, learners.counters, model.matrix, model.theta,
+            effects, T, gain_matrix(model.matrix, T), np.array([width, counted, phi]),
+            np.asarray(counts, dtype=np.int64), self.sent_gradients, self.sent_hessians,
+            self.sent_tables, self.theta, self.known, self.anchors, self.hessians, self.gradients,
+            self.tables, prior_only, self.local.concordance(setting),
+        )  # fmt: skip
