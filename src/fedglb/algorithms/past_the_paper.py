@@ -199,9 +199,16 @@ def fedglb_auto(
         "The number of arms that can have an effect of their own beside xᵀθ, if they recur (by id, "
         "or by equal features); more than that share effects. 0: none."
     ),
+    spikes=(
+        "Whether clients can differ more in some directions than in others, as where there are two "
+        "groups of them; clients then send d(d + 1) numbers more per update."
+    ),
 )
 def fedglb_personal(
-    threshold: float = 0.1, choice: Choice | None = None, effects: int = 1024
+    threshold: float = 0.1,
+    choice: Choice | None = None,
+    effects: int = 1024,
+    spikes: bool = False,
 ) -> Algorithm:
     """FedGLB for clients that differ: each has a model of its own, around the shared one.
 
@@ -226,7 +233,7 @@ def fedglb_personal(
         name="FedGLB-Personal",
         local_update=Personal(effects),
         trigger=Event(threshold, "own samples", share=0.5),
-        spread=Pooled(),
+        spread=Pooled(spikes),
     )
 
 

@@ -38,10 +38,11 @@ from fedglb.kernels.sums import add_model_sums
 from fedglb.typing import FloatArray, IntArray
 
 #: Places in a state, behind those of `parts.local_update.anchored`. In `vectors`: where samples are
-#: linearised, their gradient there, the last direction.
-ANCHOR, GRADIENT, DIRECTION = 2, 3, 4
-#: In `matrices`: T_i; R = (I + H_iT_i)⁻¹; Q⁻¹, by which the trigger measures gains.
-SPREAD, REST, SHARED = 2, 3, 4
+#: linearised, their gradient there, the last direction; and r, the distance from the others.
+ANCHOR, GRADIENT, DIRECTION, RESIDUAL = 2, 3, 4, 5
+#: In `matrices`: T_i; R = (I + H_iT_i)⁻¹; Q⁻¹, by which the trigger measures gains; and V, the
+#: covariance of r.
+SPREAD, REST, SHARED, INFORMATION = 2, 3, 4, 5
 #: In `counters`: the trace, whether T_i or τ_i² is not 0, τ_i² of effects, the client's choice
 #: among `WIDER` for θ and for effects (0: none), and the numbers that it sends: s, f and whether it
 #: has a wider prior, for θ and for effects; and whether its part was taken from the shared model.
@@ -292,7 +293,8 @@ def sum_own(
         )  # fmt: skip
         to_send(
             own_hessians[i], own_gradients[i], table, anchor, matrices[i, SPREAD],
-            matrices[i, REST], state[WIDTH], state[DIFFERS], theta, known, gradients[i], hessians[i], tables[i],
+            matrices[i, REST], state[WIDTH], state[DIFFERS], theta, known, gradients[i],
+            hessians[i], tables[i],
         )  # fmt: skip
 
 
@@ -524,8 +526,9 @@ def effects_evidence(
     """Return the log evidence of τ² = `wider` for a client's effects, up to a constant.
 
     The table has the others' rows, `own` the client's; `before` is T R, `rest` R and `info` T R q
-    of `spread_arrow`. θ_i has `mean` and `covariance`. The first two derivatives, negated twice, are
-    written to `derivative`: s and f. Arms that nobody else has played say nothing of a difference.
+    of `spread_arrow`. θ_i has `mean` and `covariance`. Twice its derivative and twice the expected
+    square of that are written to `derivative`: s and f. Arms that nobody else has played say
+    nothing of a difference.
     """
     d = mean.shape[0]
     width, table = d + CROSS, counters[TABLE:]
@@ -612,10 +615,18 @@ def take_prior(
             C[i, j] += T[i, j]
     for k in range(SENT):
         counters[STATISTICS + k] = 0.0
+    V = matrices[INFORMATION]
+    for i in range(d):
+        vectors[RESIDUAL, i] = 0.0
+        for j in range(d):
+            V[i, j] = 0.0
     if counts:
         own_arrow(own_hessian, own_gradient, own, anchor, own_S, own_q)
-        base, V = evidence(own_S, own_q, C, mean, phi, rest, r), np.empty((d, d))
+        base = evidence(own_S, own_q, C, mean, phi, rest, r)
         product(rest, own_S, V)
+        even(V)
+        for i in range(d):
+            vectors[RESIDUAL, i] = r[i]
         s, f = dot(r, r) / phi, 0.0
         for i in range(d):
             s -= V[i, i]
@@ -901,8 +912,8 @@ def adopt_all(
     for i in range(counts.shape[0]):
         take_prior(
             vectors[i], matrices[i], counters[i], P, theta, effects, T, gain, numbers,
-            counts[i] > 0, sent_gradients[i], sent_hessians[i], sent_tables[i], sent_at, known, anchors[i],
-            own_hessians[i], own_gradients[i], own_tables[i],
+            counts[i] > 0, sent_gradients[i], sent_hessians[i], sent_tables[i], sent_at, known,
+            anchors[i], own_hessians[i], own_gradients[i], own_tables[i],
         )  # fmt: skip
         if not prior_only:
             with_own(

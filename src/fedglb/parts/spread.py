@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,11 @@ from fedglb.typing import FloatArray
 ENTERS, LEAVES = 2.0, 1.0
 #: Clients that choose a wider prior by themselves are left out while they are at most this share.
 FEW = 0.2
+#: A direction has a spread of its own where an eigenvalue is above the largest that noise has, by
+#: so many Tracy–Widom units; later, by so many.
+RISES, STAYS = 3.3, 0.0
+#: At least this share of the variance is noise in every direction.
+NOISE = 0.01
 
 
 @dataclass(frozen=True)
@@ -25,55 +30,123 @@ class Pooled:
     samples are linear and Gaussian. It is taken once it is above 2 standard errors, until it falls
     below 1.
 
+    Parameters
+    ----------
+    spikes
+        Whether single directions can have a larger spread, as where clients are of two groups:
+        those in which the clients' distances from the others vary more than noise does. Then a
+        client sends d(d + 1) numbers more per update.
+
     References
     ----------
-    docs/theory.md, section 7.13.
+    Johnstone (2001), On the distribution of the largest eigenvalue in principal components
+    analysis; docs/theory.md, section 7.13.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fedglb.parts.spread import Pooled
     >>> sent = np.array([[30.0, 40.0, 0.0], [50.0, 40.0, 0.0]])
-    >>> Pooled().next(np.zeros(3), sent, shortened=False)
-    array([1., 0., 1.])
+    >>> Pooled().next(np.zeros(3), np.zeros((1, 1)), sent, [], shortened=False)
+    (array([1., 0., 1.]), None)
     """
 
     stored_name = "Pooled"
 
+    spikes: bool = False
+
     def next(
-        self, before: FloatArray | None, sent: Iterable[FloatArray], shortened: bool
-    ) -> FloatArray:
-        """Return the spread of the next model: τ² of θ, τ² of effects, whether s and f count.
+        self,
+        before: FloatArray,
+        directions: FloatArray,
+        sent: FloatArray,
+        moments: Sequence[tuple[FloatArray | None, FloatArray | None]],
+        shortened: bool,
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Return the spread of the next model, and what T has beside τ²I (None without spikes).
 
         Parameters
         ----------
-        before
-            The spread of the last model, at which clients took s and f; None before the first.
+        before, directions
+            Those of the last model, at which clients took their statistics; zeros before it.
         sent
-            Each client's s, f and whether its prior is wider, for θ and for effects.
+            Per client s, f and whether its prior is wider, for θ and for effects; shape (N, 3·).
+        moments
+            Per client rrᵀ and V.
         shortened
             Whether the next model is the end of a shortened step: then no estimate is based on it.
 
         Returns
         -------
-        array
-            Shape (3,), in units of the dispersion.
+        spread : array
+            τ² of θ, τ² of effects, and whether s and f of this model count; in units of the
+            dispersion.
+        directions : array or None
+            T − τ²I, shape (d, d).
         """
-        found, rows = [0.0, 0.0], np.array([*sent])
-        for block in range(rows.shape[1] // 3 if rows.size else 0):
-            s, f, wider = rows[:, 3 * block : 3 * block + 3].T
-            if wider.sum() <= FEW * len(rows):
-                s, f = s[wider == 0.0], f[wider == 0.0]
-            last = 0.0 if before is None else float(before[block])
-            found[block] = _estimate(last, float(s.sum()), float(f.sum()))
-        return np.array([*found, 0.0 if shortened else 1.0])
+        found = [0.0, 0.0]
+        for block in range(sent.shape[1] // 3):
+            s, f, wider = sent[:, 3 * block : 3 * block + 3].T
+            counted = f > 0.0
+            if wider.sum() <= FEW * len(sent):
+                counted &= wider == 0.0
+            last, s, f = float(before[block]), s[counted], f[counted]
+            if f.size == 0:
+                found[block] = last
+                continue
+            if block == 0 and self.spikes:
+                E, V = (np.array([pair[k] for pair in moments])[counted] for k in (0, 1))
+                last, directions = _spikes(last, directions, E.mean(axis=0), V.mean(axis=0), f)
+                found[0] = _taken(float(before[0]), last, float(f.sum()))
+            else:
+                found[block] = _taken(last, last + float(s.sum() / f.sum()), float(f.sum()))
+        spread = np.array([*found, 0.0 if shortened else 1.0])
+        return spread, directions.copy() if self.spikes else None
 
 
-def _estimate(last: float, s: float, f: float) -> float:
-    if not f > 0.0:
-        return last
-    estimate, error = last + s / f, math.sqrt(2.0 / f)
+def _taken(last: float, estimate: float, f: float) -> float:
+    error = math.sqrt(2.0 / f)
     return estimate if estimate > (LEAVES if last > 0.0 else ENTERS) * error else 0.0
+
+
+def _spikes(
+    tau: float, F: FloatArray, E: FloatArray, V: FloatArray, f: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return estimates of τ² and of T − τ²I, from the means E of rrᵀ and V of its covariances.
+
+    Were T = τ²I, the covariance would be V − VFV = N, and the eigenvalues of N^(−½)EN^(−½) those of
+    noise. Larger ones are spikes; the others say how far τ² is from the truth.
+    """
+    d = len(V)
+    v, basis = np.linalg.eigh(V)
+    root = (basis * np.sqrt(np.maximum(v, 1e-12 * v.max()))) @ basis.T
+    inner = np.eye(d) - root @ F @ root
+    inner_values, inner_basis = np.linalg.eigh(0.5 * (inner + inner.T))
+    half = root @ (inner_basis * np.sqrt(np.maximum(inner_values, NOISE)))  # N = half halfᵀ
+    whitened = np.linalg.solve(half, np.linalg.solve(half, E).T)
+    values, vectors = np.linalg.eigh(0.5 * (whitened + whitened.T))
+    # V as unequal as they are, as many equal ones: at most N
+    n = max(float(np.sqrt(f).sum() ** 2 / f.sum()), 2.0)
+    had = int(np.sum(np.linalg.eigvalsh(F) > 1e-9 * max(np.trace(F), 1e-300)))
+    edge = (math.sqrt(n - 1.0) + math.sqrt(d)) ** 2 / n
+    unit = (math.sqrt(n - 1.0) + math.sqrt(d)) / n
+    unit *= (1.0 / math.sqrt(n - 1.0) + 1.0 / math.sqrt(d)) ** (1.0 / 3.0)
+    order = np.argsort(values)[::-1]
+    spiked = [
+        k for rank, k in enumerate(order)
+        if values[k] > edge + (STAYS if rank < had else RISES) * unit
+    ]  # fmt: skip
+    gamma, found = d / n, np.zeros((d, d))
+    for k in spiked:
+        excess = values[k] - 1.0 - gamma
+        size = 0.5 * (excess + math.sqrt(max(excess * excess - 4.0 * gamma, 0.0)))
+        q = np.linalg.solve(V, half @ vectors[:, k])
+        found += size * np.outer(q, q)
+    rest = [k for k in order if k not in spiked]
+    noise = half @ vectors[:, rest]  # N without the spikes' directions
+    s = float(np.sum(noise**2 * (values[rest] - 1.0)))
+    t = float(np.sum((noise.T @ noise) ** 2)) * float(f.mean() / np.sum(v**2))
+    return tau + s / t if t > 0.0 else tau, 0.5 * (found + found.T)
 
 
 def covariance(spread: FloatArray, directions: FloatArray | None, d: int) -> FloatArray:

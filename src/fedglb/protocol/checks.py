@@ -211,11 +211,12 @@ def check_model_sums(
     effects: int = 0,
     buckets: float = BUCKETS,
     personal: bool = False,
+    spikes: bool = False,
 ) -> None:
     """Raise unless these can be gradient and Hessian of `message.samples` samples at the model.
 
     `effects` is the largest number of arms with an effect, `buckets` bounds their keys; `personal`
-    says whether clients have models of their own.
+    says whether clients have models of their own, and `spikes` whether T has directions.
 
     M = Σ x xᵀ is not known: the trace of the Hessian is at most n times the largest slope, and
     the gradient is measured by the Hessian over the smallest one, which is at least M. That is
@@ -234,6 +235,10 @@ def check_model_sums(
     if rows is not None:  # the sums Σ(μ − y) of a client with its own model have no simple bound
         largest = math.inf if personal else limits.residual
         _check_arm_sums(rows, n, hessian, replace(limits, residual=largest))
+    for name in ("residuals", "information"):
+        value = _exactly(name, getattr(message, name), (d, d), wanted=personal and spikes)
+        if value is not None and asymmetry(value) > 0.0:
+            raise InvalidInput(name, "not symmetric", "a symmetric matrix")
     size = SENT if setting.effect_ridge else SENT // 2
     spread = _exactly("spread", message.spread, (size,), wanted=personal)
     if spread is not None:
@@ -399,6 +404,10 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
     spread = _exactly("spread", model.spread, (3,), wanted=personal)
     for k, each in enumerate([] if spread is None else spread.tolist()):
         number(f"spread[{k}]", each, at_least=0.0)
+    spikes = algorithm.spread is not None and algorithm.spread.spikes
+    T = _exactly("directions", model.directions, (d, d), wanted=spikes)
+    if T is not None:
+        _definite("directions", T + (1e-9 + 1e-9 * trace(T)) * np.eye(d))
 
 
 def _check_effects(effects: FloatArray | None, algorithm: Algorithm, setting: Setting) -> None:

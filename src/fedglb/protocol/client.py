@@ -14,7 +14,7 @@ from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.sums import sum_over_clients
 from fedglb.model import shared_theta
-from fedglb.parts.local_update import LocalState, LocalUpdate, Personal
+from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.privacy.noise import NoiseSource, SystemNoise
 from fedglb.protocol.checks import check_model
 from fedglb.protocol.learner import Choosing, Learner
@@ -111,8 +111,7 @@ class Client(Learner):
         one_pass = solver is not None and solver.one_pass
         self.batches = Batches(id, algorithm, setting, source) if one_pass else None
         self.sums = OwnSums(algorithm, setting)
-        local = algorithm.local_update
-        self.personal = PersonalSums(local, setting, 1) if isinstance(local, Personal) else None
+        self.personal = PersonalSums.of(algorithm, setting, 1)
         self.frozen_state: LocalState | None = None  # a copy, where clients have their own models
         self._summed = (0, -1)  # the update and the model of the sums in `personal`
         self.covered = 0  # number of own samples in the shared model, the oldest ones

@@ -95,8 +95,8 @@ class ModelSums(Message):
     """A client's gradient and Hessian at the model of the request, over all of its samples.
 
     `effects` has, for each arm with an effect, its key, Σμ′, Σ(μ − y) and Σμ′x, by keys. Where
-    clients have models of their own, these are the sums less what their differences account for,
-    and `spread` says how well T fits (`kernels.personal`).
+    clients have models of their own, these are the sums less what their differences account for;
+    `spread` says how well T fits (`kernels.personal`), as do rrᵀ and V where T has directions.
 
     From now on, until the next model comes, the client answers on exactly these samples.
     """
@@ -109,6 +109,8 @@ class ModelSums(Message):
     hessian: Symmetric
     effects: Rows | None = None
     spread: Numbers | None = None
+    residuals: Symmetric | None = None
+    information: Symmetric | None = None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedglb.algorithms import Algorithm
 from fedglb.kernels.effects import CROSS, ROWS
 from fedglb.kernels.merge import Merged
-from fedglb.kernels.personal import adopt_all, complete, sum_own
+from fedglb.kernels.personal import INFORMATION, RESIDUAL, adopt_all, complete, sum_own
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.effects import effects_of, to_send
 from fedglb.parts.local_update import LocalState, Personal
@@ -35,10 +36,10 @@ class PersonalSums:
     Both engines use it: the compiled one for all clients at once, `Client` for itself.
     """
 
-    def __init__(self, local: Personal, setting: Setting, clients: int) -> None:
+    def __init__(self, local: Personal, setting: Setting, clients: int, directions: bool) -> None:
         d, rows = setting.problem.dim, local.effects if setting.effect_ridge else 0
         size = rows and ROWS + rows * (d + CROSS)
-        self.local, self.setting = local, setting
+        self.local, self.setting, self.directions = local, setting, directions
         self.counts = np.zeros(clients, dtype=np.int64)  # samples in the sums
         self.anchors = np.zeros((clients, d))  # where they were linearised
         self.gradients, self.hessians = np.zeros((clients, d)), np.zeros((clients, d, d))
@@ -48,6 +49,14 @@ class PersonalSums:
         self.sent_tables = np.zeros((clients, size))
         self.theta, self.known = np.zeros(d), np.empty(0)
         self._merged = Merged.empty(clients, setting.width)
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, setting: Setting, clients: int) -> PersonalSums | None:
+        """Return the sums of clients that have no samples; None without models of their own."""
+        local, rule = algorithm.local_update, algorithm.spread
+        if rule is None or not isinstance(local, Personal):
+            return None
+        return cls(local, setting, clients, rule.spikes)
 
     def take(
         self,
@@ -73,13 +82,17 @@ class PersonalSums:
         self, learners: Learners, clients: Sequence[ClientId], update: int
     ) -> dict[ClientId, ModelSums]:
         """Return what the clients send in an update, with copies of the sums."""
-        d = self.setting.problem.dim
-        effects = to_send(self.sent_tables, d)
+        setting, every = self.setting, learners.counters
+        effects = to_send(self.sent_tables, setting.problem.dim)
+        r, V = learners.vectors[:, RESIDUAL], learners.matrices[:, INFORMATION]
+        unit = setting.problem.dispersion
         return {
             client: ModelSums(
                 client, update, int(self.counts[i]), self.sent_gradients[i].copy(),
                 self.sent_hessians[i].copy(), effects[i],
-                self.local.statistics(self.setting, learners.counters[i]),
+                self.local.statistics(setting, every[i]),
+                np.outer(r[i], r[i]) / unit if self.directions else None,
+                V[i].copy() if self.directions else None,
             )
             for i, client in enumerate(clients)
         }  # fmt: skip

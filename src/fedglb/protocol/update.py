@@ -164,6 +164,7 @@ class Update:
             check_model_sums(
                 message, self._model_limits, self.setting, effects, buckets,
                 self.algorithm.local_update.personal,
+                self.algorithm.spread is not None and self.algorithm.spread.spikes,
             )  # fmt: skip
         else:
             kept = self.kept.get(client)
@@ -295,17 +296,23 @@ class Update:
             ridge=solution.ridge,
             effects=_effects(fitted, solution),
             ridges=np.array(fitted.setting.ridges) if fitted.setting.ridges else None,
-            spread=self._spread(solution),
+            **self._spread(solution),
         )
 
-    def _spread(self, solution: Solution) -> FloatArray | None:
-        """Return how far clients differ; None where they have no models of their own."""
-        rule = self.algorithm.spread
+    def _spread(self, solution: Solution) -> dict[str, FloatArray | None]:
+        """Return how far clients differ, and in which directions; nothing where they do not."""
+        rule, last, d = self.algorithm.spread, self.previous, self.setting.problem.dim
         if rule is None:
-            return None
-        before = None if self.previous is None else self.previous.spread
-        sent = [self.gathered[client].spread for client in self.participants]
-        return rule.next(before, sent, math.isinf(solution.residual_bound))
+            return {}
+        sent = [self.gathered[client] for client in self.participants]
+        spread, directions = rule.next(
+            np.zeros(3) if last is None or last.spread is None else last.spread,
+            np.zeros((d, d)) if last is None or last.directions is None else last.directions,
+            np.array([each.spread for each in sent]),
+            [(each.residuals, each.information) for each in sent],
+            math.isinf(solution.residual_bound),
+        )
+        return {"spread": spread, "directions": directions}
 
     def fitted(self) -> dict[ClientId, Contribution]:
         """Return the contribution of each participant, without what no later update needs."""

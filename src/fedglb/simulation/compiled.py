@@ -28,7 +28,7 @@ from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.effects import sum_tables, to_send
 from fedglb.parts.global_update import Query, Sums
-from fedglb.parts.local_update import LocalState, LocalUpdate, Personal
+from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.parts.trigger import Trigger
 from fedglb.protocol import Client
 from fedglb.protocol.learner import Choosing
@@ -123,10 +123,7 @@ class CompiledEngine(Engine):
         self.one_pass = solver is not None and solver.one_pass
         self._batches: dict[int, IntArray] = {}  # summed over clients, by update, as in `Batches`
         self._last_batch = self._last_release = np.empty((0, 0), dtype=np.int64)
-        local = algorithm.local_update
-        self._personal = (
-            PersonalSums(local, self.setting, L) if isinstance(local, Personal) else None
-        )
+        self._personal = PersonalSums.of(algorithm, self.setting, L)
         self._covariances = np.zeros((L, d, d))  # Σ x xᵀ and Σ x y, where clients send them
         self._moments = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums

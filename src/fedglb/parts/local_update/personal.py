@@ -14,6 +14,8 @@ from fedglb.kernels.personal import (
     DIFFERS,
     GUARD,
     GUARD_EFFECTS,
+    INFORMATION,
+    RESIDUAL,
     REST,
     SENT,
     SHARED,
@@ -28,7 +30,7 @@ from fedglb.parts.local_update.anchored import (
     step_with_effect,
     step_without,
 )
-from fedglb.parts.local_update.base import Count, Counter, Matrix
+from fedglb.parts.local_update.base import Count, Counter, Matrix, Vector
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
@@ -66,6 +68,8 @@ class PersonalState(AnchoredState):
 
     spread = Matrix(SPREAD)  # T_i: how far θ_i may be from the shared θ, shape (d, d)
     rest = Matrix(REST)  # (I + H_iT_i)⁻¹ with the client's own H_i
+    residual = Vector(RESIDUAL)  # r, the distance of its samples from the others' model
+    information = Matrix(INFORMATION)  # V, the covariance of r if T is right
     shared = Matrix(SHARED)  # Q⁻¹, Q = P + PTP of the shared P
     differs = Counter(DIFFERS)  # 1 where T_i or the effects' variance is not 0
     width = Counter(WIDTH)  # τ² of the effects
