@@ -108,7 +108,7 @@ __all__ = [
     "compare", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
     "fedglb_personal", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
     "fedglb_ucb_3", "fedlinucb", "load_run", "load_sweep", "load_table", "n_ecolog", "n_ofuglb",
-    "n_ons_glm",    "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
+    "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
     "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
