@@ -26,7 +26,7 @@ PARTS = {
         local_update.Ons(), local_update.Frozen(), local_update.Ridge(), local_update.Mle(),
         local_update.LazyOns(RATE), local_update.Anchored(), local_update.Calibrated(),
         fedlinucb.FrozenRidge(), ecolog.EcoLog(), async_linucb.AsyncRidge(), ofuglb.HessianMle(),
-        local_update.FrozenHessian(),
+        local_update.FrozenHessian(), local_update.Personal(),
     ],
     global_update.GlobalUpdate: [
         global_update.AGD(), global_update.Newton(), global_update.LBFGS(),
@@ -90,13 +90,15 @@ def test_parts_are_frozen_documented_and_comparable(part):
 UNSCALED = {"fedglb-mix": fg.fedglb_mix, "fedglb-auto": fg.fedglb_auto}
 #: And the one on a schedule, which takes a radius, but nothing that multiplies it.
 PRIVATE = "fedglb-private"
+#: And the one for clients that differ.
+PERSONAL = "fedglb-personal"
 SCALED = {
-    name: preset for name, preset in fg.ALGORITHMS.items() if name not in {*UNSCALED, PRIVATE}
+    name: preset for name, preset in fg.ALGORITHMS.items() if name not in {*UNSCALED, PERSONAL, PRIVATE}
 }
 
 
 def test_the_contracts_names_and_defaults():
-    assert len(SCALED) == len(fg.ALGORITHMS) - 3
+    assert len(SCALED) == len(fg.ALGORITHMS) - 4
     for name, preset in SCALED.items():
         defaults = {k: p.default for k, p in inspect.signature(preset).parameters.items()}
         assert defaults["exploration"] == 1.0

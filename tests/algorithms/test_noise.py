@@ -13,7 +13,7 @@ from fedglb.algorithms.catalog import build, parameters
 
 HORIZON = 12
 NEEDLESS = {
-    "fedglb-auto", "fedglb-mix", "fedglb-private", "n-ecolog", "n-ofuglb", "one-ecolog",
+    "fedglb-auto", "fedglb-mix", "fedglb-personal", "fedglb-private", "n-ecolog", "n-ofuglb", "one-ecolog",
     "one-ofuglb",
 }  # fmt: skip
 

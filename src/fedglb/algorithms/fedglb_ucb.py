@@ -41,7 +41,7 @@ def fedglb_ucb(
     >>> import fedglb as fg
     >>> algorithm = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton(), exploration=0.3)
     >>> algorithm.name, algorithm.trigger
-    ('FedGLB-UCB', Event(threshold=10.0, clock='steps', max_gain=inf))
+    ('FedGLB-UCB', Event(threshold=10.0, clock='steps', max_gain=inf, share=inf))
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5)
     >>> fg.simulate(algorithm, env, horizon=20, seed=1).syncs
     2

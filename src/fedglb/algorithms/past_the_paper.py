@@ -48,7 +48,7 @@ def fedglb_iterate(
     >>> import fedglb as fg
     >>> algorithm = fg.fedglb_iterate(threshold=1.0, solver=fg.Newton())
     >>> algorithm.confidence, algorithm.trigger
-    (Iterate(), Event(threshold=1.0, clock='own samples', max_gain=inf))
+    (Iterate(), Event(threshold=1.0, clock='own samples', max_gain=inf, share=inf))
     """
     repaired = fedglb_ucb(
         threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice or Ucb()

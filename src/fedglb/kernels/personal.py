@@ -52,10 +52,9 @@ SENT = 6
 #: A client linearises at most this much, and the length of the shared θ, away from it; and its
 #: effects as far from the shared ones. So what it sends has a bound.
 REACH = 8.0
-#: A client whose own evidence for a wider prior is at least e^PENALTY times that for T widens it by
-#: one of these variances, or has a prior of this variance around 0: it learns alone.
+#: A client whose own evidence for it is large enough widens its prior by one of these variances, or
+#: has a prior of this variance around 0: it learns alone.
 WIDER = (4.0, 1.0, 0.25, 0.0625, 0.015625, 0.00390625)
-PENALTY = math.log(2.0 * len(WIDER)) + 3.0
 #: Below this multiple of its standard deviation the derivative of the evidence allows no such gain.
 TRY = 1.0
 #: Further steps in the model are shortened, as in `parts.global_update.one_exchange`.
@@ -425,10 +424,10 @@ def evidence(
 
 @kernel
 def wider_prior(
-    S: FloatArray, q: FloatArray, C: FloatArray, mean: FloatArray, phi: float, base: float
+    S: FloatArray, q: FloatArray, C: FloatArray, mean: FloatArray, phi: float, needed: float
 ) -> int:
     """Return a client's choice among `WIDER`: k around the others' mean, −k around 0; 0: none."""
-    d, chosen, best = q.shape[0], 0, base + PENALTY
+    d, chosen, best = q.shape[0], 0, needed
     wide, rest, r, zero = np.empty((d, d)), np.empty((d, d)), np.empty(d), np.zeros(d)
     for sign in (1, -1):
         for k in range(len(WIDER)):
@@ -585,11 +584,13 @@ def take_prior(
     """Replace a state by its prior: the others' model (P, θ, effects), spread by T and τ².
 
     `numbers` are τ² of effects, whether s and f count (1) or the model is that of a shortened step
-    (0), and φ; `gain` is Q⁻¹. What the client sent is left out of the shared model. Its own samples
-    choose a wider prior, and say by s and f how far T and τ² are from the truth.
+    (0), φ, and what a wider prior has to gain in log evidence; `gain` is Q⁻¹. What the client sent
+    is left out of the shared model. Its own samples choose a wider prior, and say by s and f how
+    far T and τ² are from the truth.
     """
     d, named = theta.shape[0], effects.shape[0] > 0
     wider, counts, phi = numbers[0], numbers[1] > 0.0 and takes_part, numbers[2]
+    penalty = numbers[3]
     S, q, C, own_S = np.empty((d, d)), np.empty(d), np.empty((d, d)), np.empty((d, d))
     mean, own_q, rest, r = np.empty(d), np.empty(d), np.empty((d, d)), np.empty(d)
     width, table = d + CROSS, counters[TABLE:]
@@ -634,7 +635,7 @@ def take_prior(
                 f += V[i, j] * V[j, i]
         counters[GUARD] = 0.0
         if s > 0.0 and s * s > 4.0 * TRY * f:
-            counters[GUARD] = float(wider_prior(own_S, own_q, C, mean, phi, base))
+            counters[GUARD] = float(wider_prior(own_S, own_q, C, mean, phi, base + penalty))
         counters[STATISTICS], counters[STATISTICS + 1] = s, f
         counters[STATISTICS + 2] = 1.0 if counters[GUARD] != 0.0 else 0.0
     guard = int(counters[GUARD])
@@ -686,7 +687,7 @@ def take_prior(
             )
             counters[GUARD_EFFECTS] = 0.0
             if found[0] > 0.0 and found[0] * found[0] > 4.0 * TRY * found[1]:
-                best, scratch = best + PENALTY, np.empty(2)
+                best, scratch = best + penalty, np.empty(2)
                 for k in range(len(WIDER)):
                     value = effects_evidence(
                         counters, own, before, rest, info, after_mean, covariance, phi,

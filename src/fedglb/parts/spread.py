@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedglb.kernels.personal import WIDER
 from fedglb.typing import FloatArray
 
 #: A spread counts from this many standard errors on, and again not below so many.
@@ -17,6 +18,8 @@ FEW = 0.2
 #: A direction has a spread of its own where an eigenvalue is above the largest that noise has, by
 #: so many Tracy–Widom units; later, by so many.
 RISES, STAYS = 3.3, 0.0
+#: The number of clients, a priori, for which the others are no help.
+UNUSUAL = 2.5
 #: At least this share of the variance is noise in every direction.
 NOISE = 0.01
 
@@ -147,6 +150,15 @@ def _spikes(
     s = float(np.sum(noise**2 * (values[rest] - 1.0)))
     t = float(np.sum((noise.T @ noise) ** 2)) * float(f.mean() / np.sum(v**2))
     return tau + s / t if t > 0.0 else tau, 0.5 * (found + found.T)
+
+
+def penalty(clients: int) -> float:
+    """Return what a client's wider prior has to gain in log evidence, among N clients.
+
+    Of the twelve alternatives one is likely a priori for `UNUSUAL` clients, whatever N is: where
+    many share a model, a false alarm costs much.
+    """
+    return math.log(2 * len(WIDER)) + math.log(max(1.0, clients / UNUSUAL))
 
 
 def covariance(spread: FloatArray, directions: FloatArray | None, d: int) -> FloatArray:

@@ -112,8 +112,11 @@ class Client(Learner):
         self.batches = Batches(id, algorithm, setting, source) if one_pass else None
         self.sums = OwnSums(algorithm, setting)
         self.personal = PersonalSums.of(algorithm, setting, 1)
-        self.frozen_state: LocalState | None = None  # a copy, where clients have their own models
-        self._summed = (0, -1)  # the update and the model of the sums in `personal`
+        # Where clients have models of their own: the prior of the last model, the state with the
+        # samples of the update in progress, and the update and the model of the sums in `personal`
+        self.base: Mapping[str, NDArray[Any]] | None = None
+        self.frozen_state: LocalState | None = None
+        self._summed = (0, -1)
         self.covered = 0  # number of own samples in the shared model, the oldest ones
         self.frozen = 0  # number in the update in progress
         self.update = 0  # the update in progress, or the client's last one
@@ -187,25 +190,31 @@ class Client(Learner):
         if self.batches is not None:
             return self._release(self.batches)
         if self.personal is not None:
-            self._sum_at_own(self.personal, message.model)
-            assert self.frozen_state is not None
-            learners = _stacked(self.frozen_state)
-            return [*self.personal.answers(learners, [self.id], self.update).values()]
+            frozen = self._sum_at_own(self.personal, message.model)
+            return [*self.personal.answers(_stacked(frozen), [self.id], self.update).values()]
         theta = None
         if self.sums.at_model and message.model != self.adopted:
             theta = np.zeros(self.setting.problem.dim)  # the coordinator has lost its model
         return [self.sums.of_first(self.samples, self.frozen, theta).answer(self.id, self.update)]
 
-    def _sum_at_own(self, personal: PersonalSums, model: int) -> None:
-        """Sum the frozen samples at the client's own model, for an update from `model`."""
-        if self._summed == (self.update, model):
-            return
-        assert self.frozen_state is not None
-        base = self.frozen_state.base if model else None
-        counts = np.array([self.frozen])
-        learners, samples = _stacked(self.frozen_state), self.samples
-        personal.take(learners, samples.X[None], samples.y[None], counts, base)
-        self._summed = (self.update, model)
+    def _sum_at_own(self, personal: PersonalSums, model: int) -> LocalState:
+        """Sum the frozen samples at the client's own model, for an update from `model`.
+
+        Returns the state in which they were frozen; after a restart it is computed again.
+        """
+        if self.frozen_state is None:
+            samples = Samples.over(self.samples.X, self.samples.y, self.frozen)
+            again = Client.from_samples(
+                self.id, self.algorithm, self.agreed, samples, self.base, self.seed,
+                covered=min(self.covered, self.frozen),
+            )  # fmt: skip
+            self.frozen_state = again.state
+        if self._summed != (self.update, model):
+            shared = self.frozen_state.base if model else None
+            X, y, counts = self.samples.X[None], self.samples.y[None], np.array([self.frozen])
+            personal.take(_stacked(self.frozen_state), X, y, counts, shared)
+            self._summed = (self.update, model)
+        return self.frozen_state
 
     def _release(self, batches: Batches) -> list[Message]:
         """Release sums for the update in progress, once: a repeated request gets the same ones."""
@@ -358,6 +367,8 @@ class Client(Learner):
         self.adopted, self.covered = adoption.update, adoption.covered
         self.choosing, self.state = adoption.choosing, adoption.state
         self.sums = self.sums if adoption.sums is None else adoption.sums
+        if self.personal is not None:
+            self.base = adoption.base
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -406,13 +417,9 @@ class Client(Learner):
         client = cls(id, algorithm, setting, seed, noise)
         client._hold(samples, state, numbers)
         if client.personal is not None and base is not None:
+            client.base = base
             client.personal.complete(state, samples, client.covered)
-        first = client.covered
-        if client.personal is not None and client.update > client.adopted:
-            frozen = Samples.over(samples.X, samples.y, client.frozen)
-            local.replay(client.setting, state, frozen, first)
-            client.frozen_state, first = state.copied(), max(first, client.frozen)
-        local.replay(client.setting, client.state, samples, first)
+        local.replay(client.setting, client.state, samples, client.covered)
         return client
 
     def to_arrays(self) -> Arrays:

@@ -14,7 +14,7 @@ from fedglb.kernels.personal import INFORMATION, RESIDUAL, adopt_all, complete, 
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.effects import effects_of, to_send
 from fedglb.parts.local_update import LocalState, Personal
-from fedglb.parts.spread import covariance, gain_matrix
+from fedglb.parts.spread import covariance, gain_matrix, penalty
 from fedglb.protocol.messages import ClientId, ModelSums
 from fedglb.samples import Samples
 from fedglb.setting import Setting
@@ -124,7 +124,8 @@ class PersonalSums:
         effects = np.empty(0) if model.effects is None else model.effects
         adopt_all(
             learners.vectors, learners.matrices, learners.counters, model.matrix, model.theta,
-            effects, T, gain_matrix(model.matrix, T), np.array([width, counted, phi]),
+            effects, T, gain_matrix(model.matrix, T),
+            np.array([width, counted, phi, penalty(setting.clients)]),
             np.asarray(counts, dtype=np.int64), self.sent_gradients, self.sent_hessians,
             self.sent_tables, self.theta, self.known, self.anchors, self.hessians, self.gradients,
             self.tables, prior_only, self.local.concordance(setting),

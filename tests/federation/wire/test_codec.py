@@ -252,7 +252,7 @@ def fields(message: Upward | Downward) -> dict[str, Any]:
 
 
 def framed(body: object) -> bytes:
-    return b"fgb\x04" + msgspec.msgpack.encode(body)
+    return b"fgb\x05" + msgspec.msgpack.encode(body)
 
 
 D = 3
@@ -432,11 +432,11 @@ def test_another_dimension_truncated_and_extended(kind):
             decode(data + more, "c", D, ROWS)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 255])
 def test_another_version_is_named(version):
     data = b"fgb" + bytes([version]) + b"whatever is there"
     for decode in (decode_up, decode_down):
-        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 4\b") as caught:
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 5\b") as caught:
             decode(data, "c", D, ROWS)
         assert caught.value.version == version
 
@@ -444,14 +444,14 @@ def test_another_version_is_named(version):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"f", b"fgb", b"FGB\x04\x80", b"fgb\x04", b"fgb\x04\xc1", b"fgb\x04\x80",
-        b"fgb\x04\xdf\xff\xff\xff\xff", b"fgb\x04\xdd\xff\xff\xff\xff", b"fgb\x04\x81" * 9999,
-        b"fgb\x04" + b"\x81\xa1x" * 99_999, b"fgb\x04\x81\xa1x" + b"\x91" * 99_999,
-        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
-        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
-        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
-        b"fgb\x04\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
-        b"fgb\x04" + b"\0" * wire.MAX_BYTES,
+        b"", b"f", b"fgb", b"FGB\x05\x80", b"fgb\x05", b"fgb\x05\xc1", b"fgb\x05\x80",
+        b"fgb\x05\xdf\xff\xff\xff\xff", b"fgb\x05\xdd\xff\xff\xff\xff", b"fgb\x05\x81" * 9999,
+        b"fgb\x05" + b"\x81\xa1x" * 99_999, b"fgb\x05\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x05\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x05\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x05\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
+        b"fgb\x05\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x05" + b"\0" * wire.MAX_BYTES,
     ],
     ids=range(17),
 )  # fmt: skip

@@ -123,9 +123,14 @@ class DurableClient:
         self.freezes = {by: frozen for by, (frozen, _) in found.items()}
         self._chooser: Client | None = None
         if found:
-            nothing = SampleNumbers(np.empty((2, 0), dtype=np.int64))
             _, model = found.get("operator") or found["agent"]
-            self._chooser = self.learned(Samples(self.agreement.setting.width), nothing, model)
+            samples, numbers = Samples(self.agreement.setting.width), self.numbers
+            if self.algorithm.local_update.personal:  # its base is without the client's own part
+                known = self.protocol_client.samples
+                samples = Samples.over(known.X, known.y, numbers.up_to(model.last_sequence))
+            else:
+                numbers = SampleNumbers(np.empty((2, 0), dtype=np.int64))
+            self._chooser = self.learned(samples, numbers, model)
 
     @property
     def frozen(self) -> Frozen | None:
