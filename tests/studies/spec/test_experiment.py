@@ -306,6 +306,12 @@ def test_each_key_of_an_environment_is_one_around_another():
     assert changed(drift=0.01).env == fg.Drifting(plain, 0.01)
     assert changed(delay=5).env == fg.Delayed(plain, 5)
     assert changed(participation=0.2).env == fg.Partial(plain, 0.2)
+    assert changed(heterogeneity=0.3, directions=2).env == fg.Heterogeneous(plain, 0.3, 2)
+    assert changed(group_spread=0.3).env == fg.Grouped(plain, 2, 0.3)
+    assert changed(group_spread=0.3, groups=3).env == fg.Grouped(plain, 3, 0.3)
+    assert changed(outliers=2).env == fg.Outliers(plain, 2)
+    assert changed(walk=0.01).env == fg.Drifting(plain, 0.01, "walk")
+    assert changed(jump=50).env == fg.Jump(plain, 50)
     together = changed(delay=5, participation=0.2, drift=0.01, heterogeneity=0.3).env
     inner = fg.Drifting(fg.Heterogeneous(plain, 0.3), 0.01)
     assert together == fg.Delayed(fg.Partial(inner, 0.2), 5)
@@ -315,6 +321,13 @@ def test_each_key_of_an_environment_is_one_around_another():
     ("given", "words"),
     [
         ({"heterogeneity": -1.0}, r"environment\.heterogeneity = -1\.0"),
+        ({"heterogeneity": 1.0, "directions": 99}, r"environment\.directions = 99"),
+        ({"directions": 2}, r"environment\.directions = 2.*heterogeneity"),
+        ({"group_spread": -1.0}, r"environment\.group_spread = -1\.0"),
+        ({"groups": 2}, r"environment\.groups = 2.*group_spread"),
+        ({"outliers": 4}, r"environment\.outliers = 4"),
+        ({"walk": -1.0}, r"environment\.walk = -1\.0"),
+        ({"jump": 1}, r"environment\.jump = 1"),
         ({"drift": -1.0}, r"environment\.drift = -1\.0"),
         ({"delay": -1}, r"environment\.delay = -1"),
         ({"delay": 1.5}, r"environment\.delay = 1\.5"),

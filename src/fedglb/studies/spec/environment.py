@@ -15,7 +15,10 @@ from fedglb.environments import (
     Delayed,
     Drifting,
     Environment,
+    Grouped,
     Heterogeneous,
+    Jump,
+    Outliers,
     Partial,
     Synthetic,
     clustered,
@@ -36,7 +39,13 @@ class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clients: int
     arms: int
     heterogeneity: float | None = None
+    directions: int | None = None
+    group_spread: float | None = None
+    groups: int | None = None
+    outliers: int | None = None
     drift: float | None = None
+    walk: float | None = None
+    jump: int | None = None
     delay: int | None = None
     participation: float | None = None
 
@@ -61,10 +70,16 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 #: `fedglb reproduce` takes a list of values for one of them.
 CHANGES: dict[str, tuple[Callable[..., Environment], str]] = {
     "heterogeneity": (Heterogeneous, "spread"),
+    "group_spread": (Grouped, "spread"),
+    "outliers": (Outliers, "count"),
     "drift": (Drifting, "speed"),
+    "walk": (partial(Drifting, kind="walk"), "speed"),
+    "jump": (Jump, "at"),
     "participation": (Partial, "participation"),
     "delay": (Delayed, "steps"),
 }
+#: Further parameters of a change, and its key; they have their names in the class.
+_DETAILS = {"directions": "heterogeneity", "groups": "group_spread"}
 
 
 def environment(table: Any, problem: Any, progress: Progress | None) -> Environment:
@@ -163,11 +178,17 @@ def _ours(
 
 def _changed(env: Environment, table: SyntheticTable | ClassificationTable) -> Environment:
     """Return the environment with the table's changes."""
-    given = msgspec.to_builtins(table)
+    given = {key: value for key, value in msgspec.to_builtins(table).items() if value is not None}
+    for detail, key in _DETAILS.items():
+        if detail in given and key not in given:
+            raise InvalidInput(detail, given[detail], f"no such key without {key}")
     for key, (kind, parameter) in CHANGES.items():
-        if given.get(key) is not None:
+        if key in given:
+            own = {
+                name: given[name] for name in _DETAILS if _DETAILS[name] == key and name in given
+            }
             with relocated(partial(_key_of, parameter, key)):
-                env = kind(env, given[key])
+                env = kind(env, **{parameter: given[key]}, **own)
     return env
 
 
