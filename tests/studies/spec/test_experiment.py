@@ -344,5 +344,8 @@ def test_data_has_delays_and_participation_only(raw_files):
     data = {"dataset": "magic", "clients": 3}
     made = fg.read_experiment(tables(environment={**data, "delay": 3}, problem={"radius": 10.0}))
     assert isinstance(made.env, fg.Delayed)
+    split = {**data, "clients_by": "fAlpha", "client_groups": 2, "offered": 2}
+    made = fg.read_experiment(tables(environment=split, problem={"radius": 10.0}))
+    assert made.env.data == fg.clustered("magic", clients_by="fAlpha", client_groups=2)
     with pytest.raises(fg.InvalidInput, match="heterogeneity"):
         fg.read_experiment(tables(environment={**data, "heterogeneity": 0.3}, problem={}))

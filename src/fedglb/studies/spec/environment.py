@@ -62,6 +62,8 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     constant: bool = True
     columns: str = "all"
     axes: str = "features"
+    clients_by: str | None = None
+    client_groups: int = 4
     delay: int | None = None
     participation: float | None = None
 
@@ -167,6 +169,7 @@ def _ours(
             table.dataset, table.clusters, mode=cast("Any", table.mode), constant=table.constant,
             scale=cast("Any", table.scale), progress=progress,
             columns=cast("Any", table.columns), axes=cast("Any", table.axes),
+            clients_by=table.clients_by, client_groups=table.client_groups,
         )  # fmt: skip
     if problem.dim not in (None, data.dim):
         allowed = f"{data.dim}, the features of {table.dataset}, or no such key"
