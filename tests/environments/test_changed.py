@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
+from fedglb.environments.partial import stretches, unequal
 
 D, N, K = 3, 6, 4
 PROBLEM = fg.Problem(D, radius=1.5)
@@ -32,6 +33,8 @@ CHANGES = {
     "delayed": partial(fg.Delayed, steps=3),
     "delays that are drawn": partial(fg.Delayed, steps=(0, 4)),
     "partial": partial(fg.Partial, participation=0.4),
+    "partial by client": partial(fg.Partial, participation=[1.0, 0.5, 0.5, 0.1, 0.1, 0.01]),
+    "coming and going": partial(stretches, length=4),
     "partial by a table": partial(fg.Partial, participation=TABLE),
     "partial by a function": partial(fg.Partial, participation=by_turns),
 }
@@ -224,6 +227,28 @@ def test_clients_act_with_the_probability():
     assert whole(fg.Partial(PLAIN, 1.0))["active"].all()
 
 
+def test_each_client_acts_with_its_probability():
+    env = unequal(fg.Synthetic(PROBLEM, 4, 1), 1000.0)
+    assert_allclose(env.participation, np.logspace(0, -3, 4))
+    assert env == fg.Partial(env.env, np.array(env.participation))
+    active = whole(env, 20_000)["active"]
+    expected = 20_000 * np.logspace(0, -3, 4)
+    assert active[:, 0].all()
+    assert (np.abs(active.sum(axis=0) - expected) <= 5 * np.sqrt(expected)).all()
+    assert env.described() == "Partial(Synthetic, participation=0.001 to 1, by client)"
+    assert unequal(fg.Synthetic(PROBLEM, 1, 1), 10.0).participation == (1.0,)
+    same(whole(unequal(PLAIN, 1.0)), whole(fg.Partial(PLAIN, 1.0)))
+
+
+def test_clients_come_and_go():
+    active = whole(stretches(fg.Synthetic(PROBLEM, 2000, 1), 5), 40)["active"]
+    assert_array_equal(active[:30], ~active[5:35])
+    assert_array_equal(active[:30], active[10:])
+    changes = (active[1:] != active[:-1]).sum(axis=0)
+    assert set(changes) <= {7, 8}
+    assert abs(active.mean(axis=1) - 0.5).max() < 5 * 0.5 / np.sqrt(2000)
+
+
 def test_a_schedule_says_who_acts():
     run = fg.simulate(fg.n_ons_glm(), fg.Partial(PLAIN, TABLE))
     assert_array_equal(run.choices >= 0, TABLE)
@@ -316,6 +341,7 @@ def differ(one, two):
         *CHANGES.values(), lambda env: env, partial(fg.Heterogeneous, spread=0.0),
         partial(fg.Drifting, speed=0.0), partial(fg.Delayed, steps=(2, 2)),
         partial(fg.Partial, participation=1.0), partial(fg.Grouped, spread=0.0),
+        partial(fg.Partial, participation=[1.0] * N),
         partial(fg.Outliers, count=0),
     ],
 )  # fmt: skip
@@ -383,6 +409,11 @@ def test_rewards_from_data_come_late_and_to_some(name):
         (lambda: fg.Delayed(PLAIN, (1, 2, 3)), "a pair"),
         (lambda: fg.Partial(PLAIN, 0.0), "participation = 0.0"),
         (lambda: fg.Partial(PLAIN, 1.1), "participation = 1.1"),
+        (lambda: fg.Partial(PLAIN, [0.5] * (N + 1)), "7 of them.*6 probabilities"),
+        (lambda: fg.Partial(PLAIN, [0.5] * (N - 1) + [0.0]), r"participation\[5\] = 0.0"),
+        (lambda: fg.Partial(PLAIN, "half"), "participation = 'half'"),
+        (lambda: unequal(PLAIN, 0.5), "ratio = 0.5"),
+        (lambda: stretches(PLAIN, 0), "length = 0"),
         (lambda: fg.Partial(PLAIN, np.ones((3, N + 1), bool)), rf"\(T, {N}\)"),
         (lambda: fg.Partial(PLAIN, np.ones((3, N))), "float64 array"),
         (lambda: fg.Partial(PLAIN, np.ones((0, N), bool)), "rows of participation"),

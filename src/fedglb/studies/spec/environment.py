@@ -24,6 +24,7 @@ from fedglb.environments import (
     clustered,
 )
 from fedglb.environments.datasets import DATASETS, Progress
+from fedglb.environments.partial import stretches, unequal
 from fedglb.errors import InvalidInput, Place, instance, integer, one_of, relocated, under
 from fedglb.io.toml import convert
 from fedglb.links import LINKS, Link
@@ -48,6 +49,8 @@ class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jump: int | None = None
     delay: int | None = None
     participation: float | None = None
+    imbalance: float | None = None
+    stay: int | None = None
 
 
 class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,6 +69,8 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     client_groups: int = 4
     delay: int | None = None
     participation: float | None = None
+    imbalance: float | None = None
+    stay: int | None = None
 
 
 #: Keys of `[environment]` that change it: the class and its parameter, applied in this order.
@@ -78,6 +83,8 @@ CHANGES: dict[str, tuple[Callable[..., Environment], str]] = {
     "walk": (partial(Drifting, kind="walk"), "speed"),
     "jump": (Jump, "at"),
     "participation": (Partial, "participation"),
+    "imbalance": (unequal, "ratio"),
+    "stay": (stretches, "length"),
     "delay": (Delayed, "steps"),
 }
 #: Further parameters of a change, and its key; they have their names in the class.

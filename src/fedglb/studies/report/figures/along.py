@@ -41,6 +41,8 @@ _UNITS = {
     "jump": "jump (step in which θ becomes −θ)",
     "delay": "delay (steps until a reward is known)",
     "participation": "participation (probability that a client acts in a step)",
+    "imbalance": "imbalance (samples of the first client over those of the last)",
+    "stay": "stay (steps that a client acts, and then pauses)",
     "epsilon": "ε",
 }
 
