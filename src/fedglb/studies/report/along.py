@@ -217,7 +217,9 @@ def headline(study: Study, found: Sequence[Panel], crossed: Sequence[Sequence[Cr
             said.append(f"{line.name} {', and '.join(parts)}, against {alone[0]}.")
         else:
             word = "less" if line.means[0] < alone[1][0].mean() else "no less"
-            said.append(f"{line.name} has {word} regret than {alone[0]} at every {study.axis}.")
+            said.append(
+                f"{line.name} has {word} regret than {alone[0]} at every value of {study.axis}."
+            )
     return before + " ".join(said)
 
 

@@ -47,8 +47,8 @@ FAR = {1.0: ([40.0], [100.0], [100.0])}
 @pytest.mark.parametrize(
     ("personal", "verdict"),
     [
-        ([105.0], HOLDS), ([105.1], FAILS), (spread(105.0, 30.0), HOLDS),
-        (spread(106.0, 0.6), OPEN), (spread(106.0, 0.4), FAILS),
+        ([105.0], HOLDS), ([105.1], FAILS), (spread(105.0, 10.4), HOLDS),
+        (spread(105.0, 10.6), OPEN), (spread(106.0, 0.6), OPEN), (spread(106.0, 0.4), FAILS),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("axis", ["heterogeneity", "group_spread", "outliers"])
@@ -62,6 +62,8 @@ def test_where_clients_are_alike(axis, personal, verdict):
     [
         ([100.0], [100.0], [300.0], HOLDS), ([100.0], [300.0], [100.0], HOLDS),
         ([100.1], [100.0], [300.0], FAILS), ([100.1], [300.0], [100.0], FAILS),
+        (spread(90.0, 14.9), [100.0], [300.0], HOLDS),
+        (spread(90.0, 15.1), [100.0], [300.0], OPEN),
         (spread(101.0, 0.6), [100.0], [300.0], OPEN),
         (spread(101.0, 0.4), [300.0], [100.0], FAILS),
     ],
@@ -75,7 +77,8 @@ def test_however_much_they_differ(personal, shared, alone, verdict):
 @pytest.mark.parametrize(
     ("personal", "verdict"),
     [
-        ([45.0], HOLDS), ([45.1], FAILS), (spread(46.0, 0.6), OPEN), (spread(46.0, 0.4), FAILS),
+        ([45.0], HOLDS), ([45.1], FAILS), (spread(44.0, 4.9), HOLDS), (spread(44.0, 5.1), OPEN),
+        (spread(46.0, 0.6), OPEN), (spread(46.0, 0.4), FAILS),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("others", [([100.0], [300.0]), ([300.0], [100.0])])
@@ -113,5 +116,11 @@ def test_the_number_that_decided_is_shown(tmp_path):
         "1.060 ± 0.006 times FedGLB-Auto’s at 0: 1.060 > 1.05, but 1.060 − 2 × 0.006 = 1.048 ≤ 1.05"
     )
     assert "1.060 − 2 × 0.006 = 1.048 > 1" in anywhere.decided
+    made = study({0.0: (spread(104.0, 15.0), [100.0], [300.0]), **FAR})
+    assert (
+        write_report(made, tmp_path)
+        .claims[0]
+        .decided.endswith("1.040 ≤ 1.05, but 1.040 + 2 × 0.150 = 1.340 > 1.26")
+    )
     assert "0.400 ± 0.000 times FedGLB-Auto’s at 1" in anywhere.measured
     assert alike.text in report.page.read_text()
