@@ -40,7 +40,10 @@ if TYPE_CHECKING:
         Delayed,
         Drifting,
         Environment,
+        Grouped,
         Heterogeneous,
+        Jump,
+        Outliers,
         Partial,
         Recorded,
         Synthetic,
@@ -99,13 +102,13 @@ __all__ = [
     "Bank", "Bayes", "Block", "Category", "Choice", "Classification", "Client", "ClientPolicy",
     "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting",
     "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "Features",
-    "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
-    "Identity", "InvalidInput", "Iterate", "Link", "LocalUpdate", "Logged", "Logistic",
+    "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Grouped", "Heterogeneous",
+    "Identity", "InvalidInput", "Iterate", "Jump", "Link", "LocalUpdate", "Logged", "Logistic",
     "Mixture", "ModelPolicy", "Newton", "Number", "OneExchange", "OnePassRadius",
-    "OptimisticThompson", "Partial", "Poisson", "Policy", "PrivacyStatement", "Probit",
-    "Problem", "Recorded", "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic", "Table",
-    "Tags", "Thompson", "Trigger", "Ucb", "UniformPolicy", "async_linucb", "clustered",
-    "compare", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
+    "OptimisticThompson", "Outliers", "Partial", "Poisson", "Policy", "PrivacyStatement",
+    "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic",
+    "Table", "Tags", "Thompson", "Trigger", "Ucb", "UniformPolicy", "async_linucb",
+    "clustered", "compare", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
     "fedglb_personal", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
     "fedglb_ucb_3", "fedlinucb", "load_run", "load_sweep", "load_table", "n_ecolog", "n_ofuglb",
     "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
@@ -121,8 +124,8 @@ _NAMES = {
         "fedlinucb n_ecolog n_ofuglb n_ons_glm n_ucb_glm one_ecolog one_ofuglb one_ucb_glm"
     ),
     "fedglb.environments": (
-        "Block Classification Clustered clustered Delayed Drifting Environment Heterogeneous "
-        "Partial Recorded Synthetic"
+        "Block Classification Clustered clustered Delayed Drifting Environment Grouped "
+        "Heterogeneous Jump Outliers Partial Recorded Synthetic"
     ),
     "fedglb.environments.datasets": "DataUnavailable load_table Table",
     "fedglb.errors": "InvalidInput",

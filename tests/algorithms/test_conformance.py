@@ -93,7 +93,9 @@ PRIVATE = "fedglb-private"
 #: And the one for clients that differ.
 PERSONAL = "fedglb-personal"
 SCALED = {
-    name: preset for name, preset in fg.ALGORITHMS.items() if name not in {*UNSCALED, PERSONAL, PRIVATE}
+    name: preset
+    for name, preset in fg.ALGORITHMS.items()
+    if name not in {*UNSCALED, PERSONAL, PRIVATE}
 }
 
 

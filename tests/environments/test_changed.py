@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
+from fedglb.environments.partial import stretches, unequal
 
 D, N, K = 3, 6, 4
 PROBLEM = fg.Problem(D, radius=1.5)
@@ -23,13 +24,26 @@ def by_turns(seed, t):
 
 CHANGES = {
     "heterogeneous": partial(fg.Heterogeneous, spread=0.4),
+    "heterogeneous in two directions": partial(fg.Heterogeneous, spread=0.4, directions=2),
+    "grouped": partial(fg.Grouped, groups=3, spread=0.7),
+    "outliers": partial(fg.Outliers, count=2),
     "drifting": partial(fg.Drifting, speed=0.03),
+    "walking": partial(fg.Drifting, speed=0.03, kind="walk"),
+    "jump": partial(fg.Jump, at=6),
     "delayed": partial(fg.Delayed, steps=3),
     "delays that are drawn": partial(fg.Delayed, steps=(0, 4)),
     "partial": partial(fg.Partial, participation=0.4),
+    "partial by client": partial(fg.Partial, participation=[1.0, 0.5, 0.5, 0.1, 0.1, 0.01]),
+    "coming and going": partial(stretches, length=4),
     "partial by a table": partial(fg.Partial, participation=TABLE),
     "partial by a function": partial(fg.Partial, participation=by_turns),
 }
+
+#: Those that change parameters.
+MOVED = [
+    "heterogeneous", "heterogeneous in two directions", "grouped", "outliers", "drifting",
+    "walking", "jump",
+]  # fmt: skip
 
 
 def whole(env, horizon=20, seed=1):
@@ -71,15 +85,93 @@ def test_clients_have_parameters_around_the_common_one():
     assert_allclose(second, variance * (np.eye(3) - np.outer(u, u)), atol=5 * 1.5**2 / np.sqrt(n))
 
 
-def test_means_follow_each_clients_parameter():
-    env = fg.Heterogeneous(PLAIN, 0.4)
+def test_clients_differ_in_some_directions_only():
+    env = fg.Heterogeneous(PLAIN, 0.6, directions=2)
+    theta, own = env.parameter(1), env.parameters(1)[0]
+    assert_allclose(np.linalg.norm(own, axis=1), 1.5)
+    away = own / own[:, 2:] * theta[2] - theta  # the length that the last coordinate had
+    assert_allclose(np.linalg.norm(away, axis=1), 0.6 * 1.5)
+    assert len({theta.tobytes() for theta in own}) == N
+    everywhere = fg.Heterogeneous(PLAIN, 0.6)
+    same(whole(fg.Heterogeneous(PLAIN, 0.6, directions=D)), whole(everywhere))
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_groups_lie_around_the_common_parameter(groups):
+    spread, moment = 0.7, np.zeros((D, D))
+    for seed in range(400):
+        env = fg.Grouped(PLAIN, groups, spread)
+        theta, own = env.parameter(seed), env.parameters(seed)[0]
+        assert_array_equal(own, own[np.arange(N) % groups])
+        assert_allclose(np.linalg.norm(own, axis=1), 1.5)
+        # θ_g = c_g·(θ + a_g): of the two c_g with ‖a_g‖ = spread·‖θ‖, one set has sum 0
+        u, cosine = theta / 1.5, own[:groups] @ theta / 1.5**2
+        root = np.sqrt(np.maximum(spread**2 - (1 - cosine**2), 0))
+        choices = np.stack([cosine + root, cosine - root])
+        away = np.stack([k[:, None] * own[:groups] / 1.5 - u for k in choices])
+        assert_allclose(np.linalg.norm(away, axis=2), spread)
+        sets = [away[list(pick), range(groups)] for pick in np.ndindex(*[2] * groups)]
+        corners = min(sets, key=lambda corners: np.linalg.norm(corners.sum(axis=0))) / spread
+        assert_allclose(corners.sum(axis=0), 0, atol=1e-7)
+        apart = corners @ corners.T
+        assert_allclose(apart[~np.eye(groups, dtype=bool)], -1 / (groups - 1), atol=1e-7)
+        moment += np.outer(corners[0], corners[0]) / 400
+    assert_allclose(moment, np.eye(3) / 3, atol=5 * 0.3 / np.sqrt(400))
+
+
+def test_outliers_have_independent_parameters():
+    n, count = 20_000, 15_000
+    env = fg.Outliers(fg.Synthetic(PROBLEM, n, 1), count)
+    theta, own = env.parameter(1), env.parameters(1)[0]
+    assert_array_equal(own[count:], np.broadcast_to(theta, (n - count, D)))
+    assert_allclose(np.linalg.norm(own, axis=1), 1.5)
+    strangers = own[:count] / 1.5
+    assert np.abs(strangers.mean(axis=0)).max() < 5 / np.sqrt(count)
+    assert_allclose(strangers.T @ strangers / count, np.eye(3) / 3, atol=5 * 0.3 / np.sqrt(count))
+    fewer = fg.Outliers(env.env, 10).parameters(1)[0]
+    assert_array_equal(fewer[:10], own[:10])
+    assert_array_equal(fewer[10], theta)
+
+
+def test_the_parameter_jumps_once():
+    env = fg.Jump(fg.Heterogeneous(PLAIN, 0.4), at=6)
+    before, path = env.env.parameters(1)[0], env.parameters(1, 1, 20)
+    assert_array_equal(path[:5], np.broadcast_to(before, (5, N, D)))
+    assert_array_equal(path[5:], np.broadcast_to(-before, (15, N, D)))
+    assert_array_equal(env.parameters(1, 4, 6), path[3:9])
+    assert env.parameter(1) is None
+
+
+def test_a_walk_takes_independent_steps():
+    speed, ends = 0.02, []
+    for seed in range(400):
+        path = fg.Drifting(PLAIN, speed, "walk").parameters(seed, 1, 101)[:, 0] / 1.5
+        assert_allclose(path[0] * 1.5, PLAIN.parameter(seed))
+        assert_allclose(np.linalg.norm(path, axis=1), 1.0)
+        ends.append(path[-1] @ path[0])
+    # w is normal with covariance (100/3) I: simulated, not by a formula
+    w = np.random.default_rng(0).standard_normal((100_000, 3)) * speed * np.sqrt(100 / 3)
+    w[:, 0] += 1.0
+    expected = w[:, 0] / np.linalg.norm(w, axis=1)
+    assert abs(np.mean(ends) - expected.mean()) < 5 * expected.std() / np.sqrt(400)
+    env = fg.Drifting(PLAIN, speed, "walk")
+    assert_array_equal(env.parameters(3, 51, 10), env.parameters(3, 1, 101)[50:60])
+    assert np.linalg.matrix_rank(path, tol=1e-9) == 3
+    assert env.parameter(3) is None
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_means_follow_each_clients_parameter(name):
+    env = CHANGES[name](PLAIN)
     made, plain = whole(env), whole(PLAIN)
-    z = np.einsum("snkd,nd->snk", made["arms"], env.parameters(1)[0])
+    z = np.einsum("snkd,snd->snk", made["arms"], env.parameters(1, 1, 20))
     assert_allclose(made["means"], 1 / (1 + np.exp(-z)), rtol=1e-12)
     assert_array_equal(made["arms"], plain["arms"])
     assert_array_equal(made["uniforms"], plain["uniforms"])
-    assert len({theta.tobytes() for theta in env.parameters(1)[0]}) == N
     assert not np.array_equal(env.parameters(1), env.parameters(2))
+    each = {theta.tobytes() for theta in env.parameters(1)[0]}
+    differing = {"heterogeneous": N, "grouped": 3, "outliers": 3}
+    assert len(each) == differing.get(name.split(" ")[0], 1)
 
 
 def test_the_parameter_turns_at_a_constant_speed():
@@ -135,6 +227,28 @@ def test_clients_act_with_the_probability():
     assert whole(fg.Partial(PLAIN, 1.0))["active"].all()
 
 
+def test_each_client_acts_with_its_probability():
+    env = unequal(fg.Synthetic(PROBLEM, 4, 1), 1000.0)
+    assert_allclose(env.participation, np.logspace(0, -3, 4))
+    assert env == fg.Partial(env.env, np.array(env.participation))
+    active = whole(env, 20_000)["active"]
+    expected = 20_000 * np.logspace(0, -3, 4)
+    assert active[:, 0].all()
+    assert (np.abs(active.sum(axis=0) - expected) <= 5 * np.sqrt(expected)).all()
+    assert env.described() == "Partial(Synthetic, participation=0.001 to 1, by client)"
+    assert unequal(fg.Synthetic(PROBLEM, 1, 1), 10.0).participation == (1.0,)
+    same(whole(unequal(PLAIN, 1.0)), whole(fg.Partial(PLAIN, 1.0)))
+
+
+def test_clients_come_and_go():
+    active = whole(stretches(fg.Synthetic(PROBLEM, 2000, 1), 5), 40)["active"]
+    assert_array_equal(active[:30], ~active[5:35])
+    assert_array_equal(active[:30], active[10:])
+    changes = (active[1:] != active[:-1]).sum(axis=0)
+    assert set(changes) <= {7, 8}
+    assert abs(active.mean(axis=1) - 0.5).max() < 5 * 0.5 / np.sqrt(2000)
+
+
 def test_a_schedule_says_who_acts():
     run = fg.simulate(fg.n_ons_glm(), fg.Partial(PLAIN, TABLE))
     assert_array_equal(run.choices >= 0, TABLE)
@@ -175,6 +289,8 @@ def test_equal_ones_are_equal_and_travel(name):
     [
         partial(fg.Heterogeneous, spread=0.0), partial(fg.Drifting, speed=0.0),
         partial(fg.Delayed, steps=0), partial(fg.Delayed, steps=(0, 0)),
+        partial(fg.Grouped, spread=0.0), partial(fg.Outliers, count=0),
+        partial(fg.Drifting, speed=0.0, kind="walk"),
     ],
 )  # fmt: skip
 def test_no_change_changes_no_bit(nothing):
@@ -194,6 +310,9 @@ def test_they_compose_in_any_order():
     described = "Delayed(Partial(Heterogeneous(Synthetic, spread=0.3), participation=0.5)"
     assert run.parameters["environment"].startswith("Heterogeneous(Partial(Delayed(Synthetic")
     assert one.described() == described + ", steps=(0, 5))"
+    assert fg.Heterogeneous(PLAIN, 0.3, 2).described() == (
+        "Heterogeneous(Synthetic, spread=0.3, directions=2)"
+    )
     moving = fg.Heterogeneous(fg.Drifting(PLAIN, 0.1), 0.3)
     assert moving.parameter(1) is None
     assert_allclose(np.linalg.norm(moving.parameters(1, 5, 3), axis=2), 1.5)
@@ -207,7 +326,7 @@ def recorded(rewards=False, follow=False, **given):
     return fg.Recorded(PROBLEM, made["arms"], means, parameter=PLAIN.parameter(1), **given)
 
 
-@pytest.mark.parametrize("name", ["heterogeneous", "drifting"])
+@pytest.mark.parametrize("name", MOVED)
 def test_recorded_arms_take_another_parameter_where_means_follow_one(name):
     same(whole(CHANGES[name](recorded(follow=True))), whole(CHANGES[name](PLAIN)))
 
@@ -221,7 +340,9 @@ def differ(one, two):
     [
         *CHANGES.values(), lambda env: env, partial(fg.Heterogeneous, spread=0.0),
         partial(fg.Drifting, speed=0.0), partial(fg.Delayed, steps=(2, 2)),
-        partial(fg.Partial, participation=1.0),
+        partial(fg.Partial, participation=1.0), partial(fg.Grouped, spread=0.0),
+        partial(fg.Partial, participation=[1.0] * N),
+        partial(fg.Outliers, count=0),
     ],
 )  # fmt: skip
 def test_it_is_randomised_where_another_seed_gives_other_blocks(change):
@@ -248,7 +369,7 @@ def data():
     return fg.Classification(fg.Problem(found.dim), N, found)
 
 
-@pytest.mark.parametrize("name", ["heterogeneous", "drifting"])
+@pytest.mark.parametrize("name", MOVED)
 def test_rewards_from_data_have_no_parameter(name):
     with pytest.raises(fg.InvalidInput, match=r"Classification.*true θ"):
         CHANGES[name](data())
@@ -270,6 +391,15 @@ def test_rewards_from_data_come_late_and_to_some(name):
         (lambda: fg.Heterogeneous(PLAIN, np.nan), "spread = nan"),
         (lambda: fg.Heterogeneous("env", 0.1), "env = 'env'"),
         (lambda: fg.Heterogeneous(fg.Heterogeneous(PLAIN, 0.1), 0.1), "no Heterogeneous"),
+        (lambda: fg.Heterogeneous(PLAIN, 0.1, directions=0), "directions = 0"),
+        (lambda: fg.Heterogeneous(PLAIN, 0.1, directions=D + 1), "directions = 4"),
+        (lambda: fg.Grouped(PLAIN, 1), "groups = 1"),
+        (lambda: fg.Grouped(PLAIN, D + 1), "groups = 4"),
+        (lambda: fg.Grouped(PLAIN, 2, -1.0), "spread = -1.0"),
+        (lambda: fg.Outliers(PLAIN, -1), "count = -1"),
+        (lambda: fg.Outliers(PLAIN, N + 1), "count = 7"),
+        (lambda: fg.Jump(PLAIN, 1), "at = 1"),
+        (lambda: fg.Drifting(PLAIN, 0.1, "run"), "kind = 'run'"),
         (lambda: fg.Drifting(PLAIN, "fast"), "speed = 'fast'"),
         (lambda: fg.Drifting(fg.Synthetic(fg.Problem(1), 2, 2), 0.1), r"problem\.dim = 1"),
         (lambda: fg.Drifting(fg.Delayed(fg.Drifting(PLAIN, 0.1), 2), 0.1), "no Drifting"),
@@ -279,6 +409,11 @@ def test_rewards_from_data_come_late_and_to_some(name):
         (lambda: fg.Delayed(PLAIN, (1, 2, 3)), "a pair"),
         (lambda: fg.Partial(PLAIN, 0.0), "participation = 0.0"),
         (lambda: fg.Partial(PLAIN, 1.1), "participation = 1.1"),
+        (lambda: fg.Partial(PLAIN, [0.5] * (N + 1)), "7 of them.*6 probabilities"),
+        (lambda: fg.Partial(PLAIN, [0.5] * (N - 1) + [0.0]), r"participation\[5\] = 0.0"),
+        (lambda: fg.Partial(PLAIN, "half"), "participation = 'half'"),
+        (lambda: unequal(PLAIN, 0.5), "ratio = 0.5"),
+        (lambda: stretches(PLAIN, 0), "length = 0"),
         (lambda: fg.Partial(PLAIN, np.ones((3, N + 1), bool)), rf"\(T, {N}\)"),
         (lambda: fg.Partial(PLAIN, np.ones((3, N))), "float64 array"),
         (lambda: fg.Partial(PLAIN, np.ones((0, N), bool)), "rows of participation"),

@@ -478,6 +478,130 @@ def test_bad_environments(change, said):
         fg.Classification(**{**good, **change})
 
 
+# -- clients that differ -----------------------------------------------------------------------
+
+
+def split(mode="centroid", by="shop", clients=8, offered=None, **more):
+    """The clouds; a "shop" (of rising frequency) and "age" flip labels in some groups."""
+    rng, own = np.random.default_rng(1), table(4000)
+    shop = np.array(["a", "b", "c", "d", "e"])[np.minimum(rng.integers(0, 15, 4000), 14) // 3]
+    shop = np.where(rng.random(4000) < 0.3, "e", np.where(rng.random(4000) < 0.2, "d", shop))
+    age = rng.random(4000).round(3)
+    flipped = (shop == "d") if by == "shop" else (age >= 0.75)
+    columns = {"x": own.columns["x"], "y": own.columns["y"], "shop": shop, "age": age}
+    labelled = fg.Table(columns, np.where(flipped, 1.0 - own.labels, own.labels), "shops")
+    data = fg.clustered(labelled, 7, mode, clients_by=by, **more)
+    return labelled, fg.Classification(fg.Problem(data.dim), clients, data, offered)
+
+
+@pytest.mark.parametrize(
+    ("by", "groups"),
+    [("shop", 4), ("shop", 2), ("shop", 9), ("age", 4), ("age", 2)],
+)
+def test_groups_are_levels_or_quantiles(by, groups):
+    own, env = split(by=by, client_groups=groups)
+    data, values = env.data, own.columns[by]
+    if by == "shop":
+        levels, counts = np.unique(values, return_counts=True)
+        by_count = levels[np.argsort(-counts)].tolist()
+        assert by_count[:2] == ["e", "d"]
+        group = np.array([min(by_count.index(v), groups - 1) for v in values])
+    else:
+        group = np.searchsorted(np.quantile(values, np.arange(1, groups) / groups), values, "right")
+    assert data.clients_by == by
+    assert data.group_sizes.shape == (7, len(np.unique(group)))
+    assert_allclose(data.group_sizes.sum(axis=0), np.bincount(group), atol=4000 / 500)
+    assert_array_equal(data.group_sizes.sum(axis=1), data.sizes)
+    assert_allclose((data.group_rates * data.group_sizes).sum(axis=1), data.rates * data.sizes)
+    others = [name for name in own.columns if name != by]
+    rest = fg.Table({name: own.columns[name] for name in others}, own.labels, "shops")
+    plain = fg.clustered(rest, 7)  # the column is no feature
+    assert_array_equal(data.arms, plain.arms)
+    assert_array_equal(data.rates, plain.rates)
+    assert data.facts()["clients_by"] == by
+    assert "clients_by" not in plain.facts()
+    assert plain.group_sizes.shape == (7, 1)
+    assert data != plain
+    assert pickle.loads(pickle.dumps(data)) == data
+
+
+@pytest.mark.parametrize("offered", [None, 4])
+@pytest.mark.parametrize("mode", MODES)
+def test_clients_have_the_rates_of_their_group(mode, offered):
+    _, env = split(mode, offered=offered)
+    arms, means, rewards, _ = whole(env, 2000, seed=1)
+    clusters, data = offered_clusters(env.data, arms), env.data
+    assert data.group_sizes.shape == (7, 4)
+    if mode == "centroid":
+        groups = np.arange(8)[:, None] % 4
+        assert_array_equal(means, data.group_rates[clusters, groups])
+    for k in range(7):
+        for i in range(8):
+            mine, rate = rewards[:, i][clusters[:, i] == k], data.group_rates[k, i % 4]
+            assert abs(mine.mean() - rate) <= 5 * np.sqrt(rate * (1 - rate) / len(mine)) + 1e-12
+    assert np.abs(data.group_rates[:, 1] - data.group_rates[:, 0]).max() > 0.5
+
+
+def test_members_are_rows_of_the_group():
+    own, env = split("member", by="age")
+    data = env.data
+    rest = fg.Table({name: own.columns[name] for name in ("x", "y", "shop")}, own.labels)
+    placed = data.feature_map.place(Conversion.fit(rest, True).encode(rest))
+    age = {arm.tobytes(): v for arm, v in zip(placed, own.columns["age"], strict=True)}
+    arms, *_ = whole(env, 100, seed=1)
+    ages = np.array([age[arm.tobytes()] for arm in arms.reshape(-1, data.dim)])
+    ages = ages.reshape(arms.shape[:-1])
+    for i in range(8):
+        low, high = 0.25 * (i % 4), 0.25 * (i % 4) + 0.25
+        assert low - 0.03 <= ages[:, i].min() < low + 0.03
+        assert high - 0.03 <= ages[:, i].max() < high + 0.03
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_client_is_offered_only_clusters_with_rows_of_its_group(mode):
+    x = np.repeat([0.0, 1.0, 2.0, 3.0], 30)
+    low = (np.arange(120) % 2 == 0) & (x != 3.0)  # one cluster has rows of "high" only
+    own = fg.Table({"x": x, "half": np.where(low, "low", "high")}, x % 2, "halves")
+    data = fg.clustered(own, 4, mode, clients_by="half")
+    assert sorted((data.group_sizes > 0).sum(axis=0).tolist()) == [3, 4]
+    problem = fg.Problem(data.dim)
+    arms, *_ = whole(fg.Classification(problem, 2, data, 2), 300, seed=1)
+    clusters = offered_clusters(data, arms)
+    seen = sorted(len(np.unique(clusters[:, i])) for i in range(2))
+    assert seen == [3, 4]
+    with pytest.raises(fg.InvalidInput, match="offered = 4: expected at most 3: some group"):
+        fg.Classification(problem, 2, data, 4)
+    with pytest.raises(fg.InvalidInput, match="at most 3"):
+        fg.Classification(problem, 2, data)
+
+
+def test_the_engines_agree_where_clients_differ():
+    _, env = split(offered=4)
+    one, two = (
+        fg.simulate(fg.fedglb_auto(), env, 40, seed=1, engine=engine)
+        for engine in ("compiled", "reference")
+    )
+    assert_array_equal(one.choices, two.choices)
+    assert_array_equal(one.client_regret, two.client_regret)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"clients_by": "colr"}, "clients_by = 'colr'.*did you mean colour"),
+        ({"clients_by": "same"}, "clients_by = 'same'.*two values"),
+        ({"clients_by": "colour", "client_groups": 1}, "client_groups = 1"),
+    ],
+)
+def test_bad_groups(given, said):
+    own = table()
+    columns = {**own.columns, "same": np.ones(own.rows)}
+    with pytest.raises(fg.InvalidInput, match=said):
+        fg.clustered(fg.Table(columns, own.labels), 7, **given)
+    with pytest.raises(fg.InvalidInput, match="arms need another"):
+        fg.clustered(fg.Table({"x": own.columns["x"]}, own.labels), 7, clients_by="x")
+
+
 @pytest.mark.parametrize("name", ["magic", "mushroom"])
 @pytest.mark.parametrize("mode", MODES)
 def test_real_data(raw_files, name, mode):

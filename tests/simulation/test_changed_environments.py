@@ -12,7 +12,11 @@ from tests.simulation.test_engines_agree import ALGORITHMS, EVERY, LINKS, D, K, 
 PLAIN = fg.Synthetic(LINKS["logistic"], N, K)
 ENVIRONMENTS = {
     "heterogeneous": fg.Heterogeneous(PLAIN, 0.5),
+    "grouped": fg.Grouped(PLAIN, 2, 1.0),
+    "outliers": fg.Outliers(PLAIN, 1),
     "drifting": fg.Drifting(PLAIN, 0.05),
+    "walking": fg.Drifting(PLAIN, 0.05, "walk"),
+    "jump": fg.Jump(PLAIN, T // 2),
     "delayed": fg.Delayed(PLAIN, 3),
     "delays that are drawn": fg.Delayed(PLAIN, (0, 6)),
     "partial": fg.Partial(PLAIN, 0.5),

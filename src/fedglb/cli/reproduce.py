@@ -23,8 +23,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="NAME",
-            help="synthetic, covertype, magic, mushroom, solvers; heterogeneity, drift, delay, "
-            "participation; privacy; or a TOML file.",
+            help="synthetic, covertype, magic, mushroom, solvers; heterogeneity, groups, outliers, "
+            "drift, jump, delay, participation; privacy; or a TOML file.",
         ),
     ],
     full: Annotated[

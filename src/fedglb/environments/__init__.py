@@ -5,12 +5,15 @@ from fedglb.environments.classification import Classification
 from fedglb.environments.clusters import Clustered, clustered
 from fedglb.environments.delayed import Delayed
 from fedglb.environments.drifting import Drifting
+from fedglb.environments.grouped import Grouped
 from fedglb.environments.heterogeneous import Heterogeneous
+from fedglb.environments.jump import Jump
+from fedglb.environments.outliers import Outliers
 from fedglb.environments.partial import Partial
 from fedglb.environments.recorded import Recorded
 from fedglb.environments.synthetic import Synthetic
 
 __all__ = [
-    "Block", "Classification", "Clustered", "Delayed", "Drifting", "Environment", "Heterogeneous",
-    "Partial", "Recorded", "Synthetic", "clustered",
+    "Block", "Classification", "Clustered", "Delayed", "Drifting", "Environment", "Grouped",
+    "Heterogeneous", "Jump", "Outliers", "Partial", "Recorded", "Synthetic", "clustered",
 ]  # fmt: skip

@@ -21,10 +21,11 @@ BLOCK_NUMBERS = 2_000_000
 
 _LARGEST = float(np.finfo(np.float64).max)
 
-#: The purposes of random numbers.
+#: The purposes of random numbers; a new one comes last, because their order makes the streams.
 Role: TypeAlias = Literal[
-    "parameter", "arms", "noise", "clients", "drift", "delays", "participation"
-]
+    "parameter", "arms", "noise", "clients", "drift", "delays", "participation", "groups",
+    "outliers",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

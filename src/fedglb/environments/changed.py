@@ -78,8 +78,9 @@ class Changed(Environment):
         return self.env.parameters(seed, first, steps)
 
     def described(self) -> str:
-        """Return the environment's name in results, with the parameters of the change."""
-        said = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)[1:]]  # type: ignore[arg-type]
+        """Return the environment's name in results, with parameters that are no defaults."""
+        given = [(f.name, getattr(self, f.name), f.default) for f in fields(self)[1:]]  # type: ignore[arg-type]
+        said = [f"{name}={value!r}" for name, value, default in given if value != default]
         return f"{type(self).__name__}({', '.join([self.env.described(), *said])})"
 
     def facts(self) -> dict[str, Any]:
@@ -116,11 +117,59 @@ class Changed(Environment):
         yield from self.blocks(horizon, seed)
 
 
-def check_model(env: Environment) -> None:
-    """Raise unless the environment has a θ that can be changed."""
-    if env.parameters(0) is None:
-        allowed = "an environment with a true θ, such as fg.Synthetic: data has none"
-        raise InvalidInput("env", env.described(), allowed)
+class Moved(Changed):
+    """Another environment with other parameters: mean rewards are μ(xᵀθ) by `parameters`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.env.parameters(0) is None:
+            allowed = "an environment with a true θ, such as fg.Synthetic: data has none"
+            raise InvalidInput("env", self.env.described(), allowed)
+
+    @abstractmethod
+    def moved(self, theta: FloatArray, seed: int, first: int) -> FloatArray:
+        """Return the parameters of some steps, from those of `env`, shape (s, N, d).
+
+        Parameters
+        ----------
+        theta
+            Those of `env`, shape (s, N, d); not to be written to.
+        seed
+            The seed of the run.
+        first
+            The first of the steps.
+
+        Returns
+        -------
+        array
+            The parameters, shape (s, N, d).
+        """
+
+    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray:
+        """Return the parameter of each client in each of some steps, shape (s, N, d)."""
+        theta = self.env.parameters(seed, first, steps)
+        assert theta is not None  # it was checked
+        return self.moved(theta, seed, first)
+
+    def changes(self, seed: int) -> Callable[[Block], Block]:
+        """Return the function that gives blocks the mean rewards of the parameters."""
+
+        def change(block: Block) -> Block:
+            check_means(self.env, block, seed)
+            theta = self.parameters(seed, block.first, block.arms.shape[0])
+            means = means_under(self.problem.link, block, theta)
+            in_range("means", means, self.problem)
+            return replace(block, means=means)
+
+        return change
+
+
+def around(theta: FloatArray, away: FloatArray) -> FloatArray:
+    """Return ‖θ‖·(θ/‖θ‖ + away)/‖θ/‖θ‖ + away‖ for each θ of `theta` (s, N, d)."""
+    length = np.linalg.norm(theta, axis=2, keepdims=True)
+    moved: FloatArray = theta + length * away
+    moved *= length / np.maximum(np.linalg.norm(moved, axis=2, keepdims=True), 1e-300)
+    return moved
 
 
 def means_under(link: Link, block: Block, theta: FloatArray) -> FloatArray:
@@ -149,17 +198,3 @@ def check_means(env: Environment, block: Block, seed: int) -> None:
         return
     allowed = "an environment with rewards from means μ(xᵀθ), such as fg.Synthetic"
     raise InvalidInput("env", given, allowed)
-
-
-def following(env: Changed, seed: int) -> Callable[[Block], Block]:
-    """Return the function that gives blocks the mean rewards μ(xᵀθ) by `env.parameters`."""
-
-    def change(block: Block) -> Block:
-        check_means(env.env, block, seed)
-        theta = env.parameters(seed, block.first, block.arms.shape[0])
-        assert theta is not None
-        means = means_under(env.problem.link, block, theta)
-        in_range("means", means, env.problem)
-        return replace(block, means=means)
-
-    return change

@@ -26,6 +26,9 @@ class Classification(Environment):
     centroid mode, of labels in member mode, where a learner that sees the rows can tell rows of
     one cluster apart.
 
+    With data that has groups (`fg.clustered(…, clients_by=…)`), client i has the rates, or the
+    rows, of group i mod G, and is offered only clusters in which its group has rows.
+
     Parameters
     ----------
     problem
@@ -36,7 +39,7 @@ class Classification(Environment):
         The clusters, from `fg.clustered`.
     offered
         Number of clusters offered to each client in each step, drawn without replacement; None:
-        all of them.
+        all of them. At most those in which every group has rows.
 
     Attributes
     ----------
@@ -84,6 +87,16 @@ class Classification(Environment):
         if self.offered is not None:
             integer("offered", self.offered, at_most=K)
         object.__setattr__(self, "arms", K if self.offered is None else self.offered)
+        most = int((self.data.group_sizes > 0).sum(axis=0).min())
+        if self.arms > most:
+            allowed = f"at most {most}: some group of clients has rows in no more clusters"
+            raise InvalidInput("offered", self.offered, allowed)
+
+    @property
+    def _groups(self) -> IntArray:
+        """The group of each client, shape (N, 1)."""
+        groups: IntArray = np.arange(self.clients)[:, None] % self.data.group_sizes.shape[1]
+        return groups
 
     def parameter(self, seed: int) -> FloatArray | None:
         """Return None: real data has no true parameter."""
@@ -101,7 +114,7 @@ class Classification(Environment):
             steps = min(size, horizon - first + 1)
             chosen = self._clusters(draw_arms, (steps, N))
             if self.data.arms is not None:
-                means = self.data.rates[chosen]
+                means = self.data.group_rates[chosen, self._groups]
                 rewards = (draw_noise.random((steps, N, 1)) < means).astype(np.float64)
                 yield Block(first, self.data.arms[chosen], means, rewards=rewards)
             else:
@@ -117,14 +130,18 @@ class Classification(Environment):
         if self.arms == K:
             return np.broadcast_to(np.arange(K), (*shape, K))
         # The indices of the smallest of K uniforms are a subset drawn without replacement.
-        order = np.argpartition(draw.random((*shape, K)), self.arms - 1, axis=-1)
+        # Clusters without rows of the client's group come last.
+        empty = self.data.group_sizes.T[self._groups[:, 0]] == 0
+        uniforms = draw.random((*shape, K)) + empty
+        order = np.argpartition(uniforms, self.arms - 1, axis=-1)
         return np.sort(order[..., : self.arms], axis=-1)
 
     def _rows(self, uniforms: FloatArray, chosen: IntArray) -> IntArray:
         """Return a row of each chosen cluster; chosen by numbers in [0, 1)."""
         assert self.data.offsets is not None
-        sizes = self.data.sizes[chosen]
+        every, at = self.data.group_sizes, (chosen, self._groups)
+        before, sizes = (every.cumsum(axis=1) - every)[at], every[at]
         # A product that rounds up to the size would be the next cluster's first row.
         within = np.minimum((uniforms * sizes).astype(np.int64), sizes - 1)
-        rows: IntArray = self.data.offsets[chosen] + within
+        rows: IntArray = self.data.offsets[chosen] + before + within
         return rows

@@ -7,6 +7,7 @@ import io
 import json
 import warnings
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -58,6 +59,11 @@ class Clustered:
         Mean label of each cluster, shape (K,).
     sizes
         Number of rows of each cluster, shape (K,).
+    group_rates
+        `rates` of each group of clients, shape (K, G), 0 without rows; one group, if clients are
+        alike.
+    group_sizes
+        `sizes` of each group of clients, shape (K, G).
     arms
         Centroids as arms, one row per cluster, shape (K, d); None in member mode.
     members
@@ -66,7 +72,9 @@ class Clustered:
         The labels of `members`, shape (n,); None in centroid mode.
     offsets
         The rows of `members` in cluster k are offsets[k] … offsets[k + 1] − 1, shape (K + 1,);
-        None in centroid mode.
+        None in centroid mode. Within a cluster they are ordered by group.
+    clients_by
+        The column by which clients differ; None: they do not.
 
     Examples
     --------
@@ -83,13 +91,16 @@ class Clustered:
     feature_map: Features | Conversion
     rates: FloatArray
     sizes: IntArray
+    group_rates: FloatArray
+    group_sizes: IntArray
     arms: FloatArray | None = None
     members: FloatArray | None = None
     labels: FloatArray | None = None
     offsets: IntArray | None = None
+    clients_by: str | None = None
 
     def __post_init__(self) -> None:
-        for part in self._arrays():
+        for part in (*self._arrays(), self.group_rates, self.group_sizes):
             part.setflags(write=False)
 
     def _arrays(self) -> list[FloatArray | IntArray]:
@@ -123,6 +134,10 @@ class Clustered:
             "clusters": self.clusters, "seed": self.seed,
             "feature_map_digest": self.feature_map.digest, "feature_map": self.feature_map.plain(),
             "rates": self.rates.tolist(), "sizes": self.sizes.tolist(),
+            **({} if self.clients_by is None else {
+                "clients_by": self.clients_by, "group_rates": self.group_rates.tolist(),
+                "group_sizes": self.group_sizes.tolist(),
+            }),
         }  # fmt: skip
 
     def facts(self) -> dict[str, Any]:
@@ -153,6 +168,8 @@ def clustered(
     columns: Columns = "all",
     axes: Axes = "features",
     features: Features | None = None,
+    clients_by: str | None = None,
+    client_groups: int = 4,
 ) -> Clustered:
     """Group a table's rows into clusters by k-means on their features, and make arms of them.
 
@@ -192,6 +209,13 @@ def clustered(
     features
         A schema whose fields of the arm are columns of the table; other columns are left out.
         None: numbers are standardised, and each level of a category becomes a feature of 0 or 1.
+    clients_by
+        A column of the table by which clients differ: it is no feature of the arms, and a client
+        has the rates, or the rows, of its group only. Groups are quantiles of numbers; or the most
+        frequent levels, of which the last group has all others. Client i of `fg.Classification` is
+        in group i mod G. None: clients are alike.
+    client_groups
+        G, the number of groups, at least 2; fewer, if the column has fewer values.
 
     Returns
     -------
@@ -244,13 +268,20 @@ def clustered(
     one_of("scale", scale, get_args(Scale))
     one_of("columns", columns, get_args(Columns))
     one_of("axes", axes, get_args(Axes))
-    key = (source, clusters, mode, constant, scale, seed, columns, axes, features)
+    integer("client_groups", client_groups, at_least=2)
+    by = None if clients_by is None else (clients_by, client_groups)
+    key = (source, clusters, mode, constant, scale, seed, columns, axes, features, by)
     made = _kept.get(key)
     if made is None:
         table = load(source, progress) if isinstance(source, str) else source
+        of_row = np.zeros(table.rows, dtype=np.int64)
+        if clients_by is not None:
+            of_row = _groups(table, clients_by, client_groups)
+            table = _with_columns(table, [name for name in table.columns if name != clients_by])
         if columns == "numeric":
             table = _numeric(table)
-        made = _build(table, clusters, mode, features, constant, scale, seed, progress)
+        made = _build(table, clusters, mode, features, constant, scale, seed, of_row, progress)
+        made = replace(made, clients_by=clients_by)
         if axes == "arms" and made.arms is not None:
             made = replace(made, arms=_in_their_span(made.arms))
         elif axes == "arms" and made.members is not None:
@@ -263,11 +294,37 @@ def clustered(
 
 def _numeric(table: Table) -> Table:
     """Return a table without its categorical columns."""
-    kept = {name: values for name, values in table.columns.items() if values.dtype.kind == "f"}
+    kept = [name for name, values in table.columns.items() if values.dtype.kind == "f"]
     if not kept:
         allowed = f'"all": {table.name} has no column of numbers'
         raise InvalidInput("columns", "numeric", allowed)
-    return Table(kept, table.labels, table.name, table.sha256)
+    return _with_columns(table, kept)
+
+
+def _with_columns(table: Table, names: Sequence[str]) -> Table:
+    """Return a table with some of its columns."""
+    columns = {name: table.columns[name] for name in names}
+    return Table(columns, table.labels, table.name, table.sha256)
+
+
+def _groups(table: Table, column: str, groups: int) -> IntArray:
+    """Return the group of each row, from 0 on, by a column of the table."""
+    if column not in table.columns:
+        raise InvalidInput("clients_by", column, names_near(column, table.columns))
+    if len(table.columns) == 1:
+        raise InvalidInput("clients_by", column, "one of two columns or more: arms need another")
+    values = table.columns[column]
+    if values.dtype.kind == "f":
+        cuts = np.sort(values)[np.arange(1, groups) * len(values) // groups]
+        found = np.searchsorted(np.unique(cuts), values, side="right")
+    else:
+        _, level, counts = np.unique(values, return_inverse=True, return_counts=True)
+        rank = np.argsort(np.argsort(-counts, kind="stable"))  # of each level
+        found = np.minimum(rank[level], groups - 1)
+    made: IntArray = np.unique(found, return_inverse=True)[1].astype(np.int64)
+    if made.max() == 0:
+        raise InvalidInput("clients_by", column, "a column with two values or more")
+    return made
 
 
 def _in_their_span(arms: FloatArray) -> FloatArray:
@@ -294,7 +351,7 @@ def _in_their_span(arms: FloatArray) -> FloatArray:
 
 def _build(
     table: Table, clusters: int, mode: Mode, features: Features | None, constant: bool,
-    scale: Scale, seed: int, progress: Progress | None,
+    scale: Scale, seed: int, of_row: IntArray, progress: Progress | None,
 ) -> Clustered:  # fmt: skip
     if clusters > table.rows:
         raise InvalidInput("clusters", clusters, f"at most {table.rows}, the number of rows")
@@ -307,16 +364,22 @@ def _build(
     assigned = _assignment(encoded, clusters, seed, table.name, progress)
     sizes = np.bincount(assigned, minlength=clusters)
     rates = np.bincount(assigned, weights=table.labels, minlength=clusters) / sizes
+    shape = (clusters, int(of_row.max()) + 1)
+    cell = assigned * shape[1] + of_row  # cluster by cluster, group by group
+    counts = np.bincount(cell, minlength=shape[0] * shape[1])
+    labels = np.bincount(cell, weights=table.labels, minlength=len(counts))
+    group_rates = (labels / np.maximum(counts, 1)).reshape(shape)
+    group_sizes = counts.reshape(shape)
     if mode == "centroid":
         columns = (np.bincount(assigned, weights=x, minlength=clusters) for x in encoded.T)
         arms = np.stack([total / sizes for total in columns], axis=1)
     else:
-        order = np.argsort(assigned, kind="stable")
+        order = np.argsort(cell, kind="stable")
         arms = encoded[order]
     if isinstance(fitted, Conversion):
         fitted = fitted.scaled(arms, scale)
         arms = fitted.place(arms)
-    found = (table.name, table.sha256, mode, seed, fitted, rates, sizes)
+    found = (table.name, table.sha256, mode, seed, fitted, rates, sizes, group_rates, group_sizes)
     if mode == "centroid":
         return Clustered(*found, arms=arms)
     offsets = np.concatenate([[0], np.cumsum(sizes)])

@@ -1,40 +1,50 @@
-"""Drift: θ turns while the clients learn."""
+"""Drift: θ moves a little in every step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedglb.environments.base import Block, Environment, generator
-from fedglb.environments.changed import Changed, check_model, following
-from fedglb.errors import InvalidInput, number
+from fedglb.environments.base import Environment, generator
+from fedglb.environments.changed import Moved, around
+from fedglb.errors import InvalidInput, number, one_of
 from fedglb.typing import FloatArray
+
+#: θ turns in one plane, or goes in a new direction in every step.
+Drift: TypeAlias = Literal["turn", "walk"]
 
 
 @dataclass(frozen=True)
-class Drifting(Changed):
-    """An environment with drift: θ turns by the same angle in every step.
+class Drifting(Moved):
+    """An environment with drift: θ moves a little in every step.
 
-    In step t all parameters are those of `env`, turned by the angle (t − 1)·speed in the plane of
-    u = θ/‖θ‖ and v, a unit vector that is drawn uniformly among those orthogonal to u: so θ runs
-    on a great circle, ‖θ_{t+1} − θ_t‖ = 2‖θ‖·sin(speed/2), and after π/(2·speed) steps it is
-    orthogonal to its start. Clients' differences (`fg.Heterogeneous`) turn with it. Arms
-    and noise are those of `env`; mean rewards are μ(xᵀθ) with the θ of the step.
+    kind="turn": in step t all parameters are those of `env`, turned by the angle (t − 1)·speed in
+    the plane of u = θ/‖θ‖ and v, a unit vector that is drawn uniformly among those orthogonal to u:
+    so θ runs on a great circle, ‖θ_{t+1} − θ_t‖ = 2‖θ‖·sin(speed/2), and after π/(2·speed) steps it
+    is orthogonal to its start. Clients' differences (`fg.Heterogeneous`) turn with it.
+
+    kind="walk": a random walk, θ_t = ‖θ‖·(u + speed·w_t)/‖u + speed·w_t‖, where w_t is the sum of
+    t − 1 independent normal steps with covariance I/d; it is the same for all clients.
+
+    Arms and noise are those of `env`; mean rewards are μ(xᵀθ) with the θ of the step.
 
     Parameters
     ----------
     env
         The environment at the start; its mean rewards must be μ(xᵀθ), and d ≥ 2.
     speed
-        The angle per step in radians, a number ≥ 0; 0: `env` itself, to the bit.
+        The angle per step in radians (of a walk: at its start, as a root mean square, up to a
+        factor √(1 − 1/d)), a number ≥ 0; 0: `env` itself, to the bit.
+    kind
+        "turn" or "walk".
 
     Raises
     ------
     InvalidInput
-        If `speed` is invalid, d = 1, or rewards do not come from a θ (`fg.Classification`).
-        Where mean rewards turn out not to be μ(xᵀθ), a run raises it.
+        If `speed` or `kind` is invalid, d = 1, or rewards do not come from a θ
+        (`fg.Classification`). Where mean rewards turn out not to be μ(xᵀθ), a run raises it.
 
     Notes
     -----
@@ -52,44 +62,44 @@ class Drifting(Changed):
 
     env: Environment
     speed: float
+    kind: Drift = "turn"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         number("speed", self.speed, at_least=0.0)
-        check_model(self.env)
+        one_of("kind", self.kind, get_args(Drift))
         if self.env.parameter(0) is None:
-            allowed = "an environment with a common θ, the start of the turn"
+            allowed = "an environment with a common θ, the start of the drift"
             raise InvalidInput("env", self.env.described(), allowed)
         if self.problem.dim < 2:
-            raise InvalidInput("problem.dim", self.problem.dim, "at least 2, so that θ can turn")
+            raise InvalidInput("problem.dim", self.problem.dim, "at least 2, so that θ can move")
 
     @property
     def draws(self) -> bool:
-        """Whether the plane of the turn is drawn."""
+        """Whether the path is drawn."""
         return self.speed > 0.0
 
     def parameter(self, seed: int) -> FloatArray | None:
         """Return None: there is no single θ* (except at speed 0)."""
         return self.env.parameter(seed) if self.speed == 0.0 else None
 
-    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray:
-        """Return the parameter of each client in each of some steps, shape (s, N, d)."""
-        theta = self.env.parameters(seed, first, steps)
-        common = self.env.parameter(seed)
-        assert theta is not None  # it was checked
-        assert common is not None  # nothing inside drifts
+    def moved(self, theta: FloatArray, seed: int, first: int) -> FloatArray:
+        """Return the parameters of some steps, from those of `env`, shape (s, N, d)."""
         if self.speed == 0.0:
             return theta
+        draw, d, last = generator(seed, "drift"), self.problem.dim, first - 1 + len(theta)
+        if self.kind == "walk":
+            walk = draw.standard_normal((last, d)) * (self.speed / np.sqrt(d))
+            walk[0] = 0.0
+            return around(theta, walk.cumsum(axis=0)[first - 1 :, None])
+        common = self.env.parameter(seed)
+        assert common is not None  # nothing inside drifts
         u = common / max(float(np.linalg.norm(common)), 1e-300)
-        v = generator(seed, "drift").standard_normal(u.size)
+        v = draw.standard_normal(d)
         v -= (v @ u) * u
         v /= np.linalg.norm(v)
-        angle = (self.speed * np.arange(first - 1, first - 1 + steps))[:, None, None]
+        angle = (self.speed * np.arange(first - 1, last))[:, None, None]
         along, across = (theta * u).sum(axis=2)[..., None], (theta * v).sum(axis=2)[..., None]
         moved: FloatArray = theta + (np.cos(angle) - 1.0) * (along * u + across * v)
         moved += np.sin(angle) * (along * v - across * u)
         return moved
-
-    def changes(self, seed: int) -> Callable[[Block], Block]:
-        """Return the function that gives blocks the means of the steps' own parameters."""
-        return following(self, seed)

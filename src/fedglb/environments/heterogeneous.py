@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.environments.base import Block, Environment, generator
-from fedglb.environments.changed import Changed, check_model, following
-from fedglb.errors import number
+from fedglb.environments.base import Environment, generator
+from fedglb.environments.changed import Moved, around
+from fedglb.errors import integer, number
 from fedglb.typing import FloatArray
 
 
 @dataclass(frozen=True)
-class Heterogeneous(Changed):
+class Heterogeneous(Moved):
     """An environment whose clients differ: client i has its θᵢ around the common θ.
 
     θᵢ = ‖θ‖·(θ/‖θ‖ + spread·gᵢ) / ‖θ/‖θ‖ + spread·gᵢ‖ with gᵢ independent and uniform on the unit
@@ -29,12 +28,15 @@ class Heterogeneous(Changed):
         The environment with the common θ; its mean rewards must be μ(xᵀθ).
     spread
         How much clients differ, a number ≥ 0; 0: `env` itself, to the bit.
+    directions
+        Clients differ in the first `directions` coordinates, where gᵢ is uniform on the unit
+        sphere; it is 0 in the others. None: in all d coordinates.
 
     Raises
     ------
     InvalidInput
-        If `spread` is invalid, or rewards do not come from a θ (`fg.Classification`). Where
-        mean rewards turn out not to be μ(xᵀθ), a run raises it.
+        If `spread` or `directions` is invalid, or rewards do not come from a θ
+        (`fg.Classification`). Where mean rewards turn out not to be μ(xᵀθ), a run raises it.
 
     Notes
     -----
@@ -53,30 +55,25 @@ class Heterogeneous(Changed):
 
     env: Environment
     spread: float
+    directions: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         number("spread", self.spread, at_least=0.0)
-        check_model(self.env)
+        if self.directions is not None:
+            integer("directions", self.directions, at_most=self.problem.dim)
 
     @property
     def draws(self) -> bool:
         """Whether the clients' differences are drawn."""
         return self.spread > 0.0
 
-    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray:
-        """Return the parameter of each client in each of some steps, shape (s, N, d)."""
-        theta = self.env.parameters(seed, first, steps)
-        assert theta is not None  # it was checked
+    def moved(self, theta: FloatArray, seed: int, first: int) -> FloatArray:
+        """Return the parameters of some steps, from those of `env`, shape (s, N, d)."""
         if self.spread == 0.0:
             return theta
-        away = generator(seed, "clients").standard_normal((self.clients, self.problem.dim))
+        away = generator(seed, "clients").standard_normal(theta.shape[1:])
+        if self.directions is not None:
+            away[:, self.directions :] = 0.0
         away *= self.spread / np.linalg.norm(away, axis=1, keepdims=True)
-        length = np.linalg.norm(theta, axis=2, keepdims=True)
-        moved: FloatArray = theta + length * away
-        moved *= length / np.maximum(np.linalg.norm(moved, axis=2, keepdims=True), 1e-300)
-        return moved
-
-    def changes(self, seed: int) -> Callable[[Block], Block]:
-        """Return the function that gives blocks the means of the clients' own parameters."""
-        return following(self, seed)
+        return around(theta, away)

@@ -99,7 +99,7 @@ def upward(d: int) -> list[Upward]:
         Derivatives("c", 1, 2, v, None, -0.0),
         Derivatives("c", 1, 2, v, A, float("inf")),
         ModelSums("c", 1, BIG, v, A),
-        ModelSums("c", 1, BIG, v, A, np.resize(v, ROWS * (d + 3))),
+        ModelSums("c", 1, BIG, v, A, np.resize(v, ROWS * (d + 3)), np.array([0.5, 2.0, 1.0]), A, A),
         BatchSums("c", 1, whole(d)),
         SessionKey(BIG, b"k" * 32, b"s" * 80),
         SumReady(BIG),
@@ -111,7 +111,7 @@ def upward(d: int) -> list[Upward]:
 def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     effects = np.resize(v, 2 + ROWS * (d + 3))
-    full = SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, effects, few)
+    full = SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, effects, few, few, A)
     return [
         Admitted(4),
         Admitted(4, BIG),
@@ -290,7 +290,8 @@ MODEL: dict[str, tuple[object, ...]] = {
     "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
     "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
     "model.ridge": NO_LOSS, "model.effects": NO_ROWS,
-    "model.ridges": tuple(value for value in NO_NUMBERS if value is not None),
+    "model.ridges": NO_NUMBERS_GIVEN, "model.spread": NO_NUMBERS_GIVEN,
+    "model.directions": NO_MATRIX,
 }  # fmt: skip
 REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Hello: {
@@ -307,7 +308,8 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Covariance: {"update": NO_COUNT, "samples": NO_COUNT, "matrix": NO_MATRIX, "b": NO_VECTOR},
     ModelSums: {
         "update": NO_COUNT, "samples": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
-        "effects": NO_ROWS,
+        "effects": NO_ROWS, "spread": NO_NUMBERS_GIVEN, "residuals": NO_MATRIX,
+        "information": NO_MATRIX,
     },
     BatchSums: {"update": NO_COUNT, "numbers": NO_INTEGERS},
     SessionKey: {"generation": NO_COUNT, "key": NO_KEY, "signature": NO_SIGNATURE},
@@ -347,7 +349,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "frozen", "model.theta", "model.b",
     "model.gradient_matrix", "model.ridge", "models", "released", "effects", "model.effects",
-    "model.ridges",
+    "model.ridges", "spread", "residuals", "information", "model.spread", "model.directions",
 }  # fmt: skip
 
 

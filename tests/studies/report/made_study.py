@@ -39,6 +39,7 @@ def config(
 def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
     """A study of some configurations.
 
+    `client_regret`, if there, has that of each client by seed; else all have a quarter.
     `updates_at`, if there, are the steps of the global updates of each seed.
 
     Traces go like t^power for regret (`regret_power`, 1/2 unless told) and communication
@@ -58,7 +59,8 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
                  "clock": c.get("clock"), "exploration": c.get("exploration"),
                  "updates": c.get("updates"), "confidence": c.get("confidence", "lemma"),
                  "link": "logistic", "seed": i + 1, "interactions": 4 * horizon, **total,
-                 "caveats": c.get("caveats", []), "randomised": c.get("randomised", True)}
+                 "caveats": c.get("caveats", []), "randomised": c.get("randomised", True),
+                 "client_regret": c.get("client_regret", {}).get(i + 1, [regret / 4] * 4)}
             )  # fmt: skip
             for t in range(1, horizon + 1):
                 grown = (t / horizon) ** c.get("cost_power", 0.5)

@@ -93,7 +93,7 @@ def test_it_may_pay_in_between():
 def test_no_crossing_is_said_so():
     made = study((0.0, 1.0), [(50, 100), (60, 100)])
     assert crossed(made) == []
-    assert "less regret than N-UCB-GLM at every delay" in line(made)
+    assert "less regret than N-UCB-GLM at every value of delay" in line(made)
     made = study((0.0, 1.0), [(150, 100), (160, 100)])
     assert "no less regret" in line(made)
 

@@ -50,6 +50,7 @@ def test_rows_are_the_simulations(undisturbed):
         for name in ("regret", "reward", "syncs", "rounds", "transfers", "scalars"):
             assert row[name] == getattr(run, name)
         assert row["caveats"] == list(run.caveats)
+        assert row["client_regret"] == run.client_regret.tolist()
         assert row["interactions"] == 24
         own = result.traces.filter(label=label, seed=seed).drop("label", "seed")
         assert_frame_equal(own.with_columns(pl.col("t").cast(pl.Int64)), run.trace)
@@ -85,7 +86,7 @@ def test_manifest(undisturbed):
     folder, result = undisturbed, fg.load_sweep(undisturbed)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest == result.manifest
-    assert manifest["format"] == 1
+    assert manifest["format"] == 2
     assert set(manifest) == {  # stored: another name, or one less, needs another format
         "format", "name", "identity", "complete", "started", "wall_seconds", "run_seconds",
         "software", "horizon", "clients", "arms", "problem", "seeds", "configurations",
@@ -222,8 +223,8 @@ def test_foreign_folders_are_refused(tmp_path):
     with pytest.raises(fg.InvalidInput, match="not a file"):
         fg.sweep(tables(), tmp_path / "thesis.tex", jobs=1)
     (tmp_path / "other").mkdir()
-    old = dict.fromkeys(("name", "identity", "complete", "document", "files"), "") | {"format": 1}
-    said = {"has format 99, this version requires 1": {"format": 99}, "is incomplete": old}
+    old = dict.fromkeys(("name", "identity", "complete", "document", "files"), "") | {"format": 2}
+    said = {"has format 99, this version requires 2": {"format": 99}, "is incomplete": old}
     for what, manifest in said.items():
         (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(fg.InvalidInput, match=rf"delete this one: its manifest\.json {what}"):

@@ -14,6 +14,7 @@ from joblib.externals.loky import get_reusable_executor
 
 import fedglb as fg
 from fedglb.environments.datasets import DATASETS
+from fedglb.environments.partial import stretches
 from fedglb.studies.spec.plan import read_plan
 from tests.studies.tiny import TOML, tables
 
@@ -306,6 +307,14 @@ def test_each_key_of_an_environment_is_one_around_another():
     assert changed(drift=0.01).env == fg.Drifting(plain, 0.01)
     assert changed(delay=5).env == fg.Delayed(plain, 5)
     assert changed(participation=0.2).env == fg.Partial(plain, 0.2)
+    assert changed(imbalance=100).env == fg.Partial(plain, [1.0, 0.1, 0.01])
+    assert changed(stay=5).env == stretches(plain, 5)
+    assert changed(heterogeneity=0.3, directions=2).env == fg.Heterogeneous(plain, 0.3, 2)
+    assert changed(group_spread=0.3).env == fg.Grouped(plain, 2, 0.3)
+    assert changed(group_spread=0.3, groups=3).env == fg.Grouped(plain, 3, 0.3)
+    assert changed(outliers=2).env == fg.Outliers(plain, 2)
+    assert changed(walk=0.01).env == fg.Drifting(plain, 0.01, "walk")
+    assert changed(jump=50).env == fg.Jump(plain, 50)
     together = changed(delay=5, participation=0.2, drift=0.01, heterogeneity=0.3).env
     inner = fg.Drifting(fg.Heterogeneous(plain, 0.3), 0.01)
     assert together == fg.Delayed(fg.Partial(inner, 0.2), 5)
@@ -315,7 +324,17 @@ def test_each_key_of_an_environment_is_one_around_another():
     ("given", "words"),
     [
         ({"heterogeneity": -1.0}, r"environment\.heterogeneity = -1\.0"),
+        ({"heterogeneity": 1.0, "directions": 99}, r"environment\.directions = 99"),
+        ({"directions": 2}, r"environment\.directions = 2.*heterogeneity"),
+        ({"group_spread": -1.0}, r"environment\.group_spread = -1\.0"),
+        ({"groups": 2}, r"environment\.groups = 2.*group_spread"),
+        ({"outliers": 4}, r"environment\.outliers = 4"),
+        ({"walk": -1.0}, r"environment\.walk = -1\.0"),
+        ({"jump": 1}, r"environment\.jump = 1"),
         ({"drift": -1.0}, r"environment\.drift = -1\.0"),
+        ({"imbalance": 0.5}, r"environment\.imbalance = 0\.5"),
+        ({"stay": 0}, r"environment\.stay = 0"),
+        ({"stay": 5, "imbalance": 2.0}, "no Partial in it"),
         ({"delay": -1}, r"environment\.delay = -1"),
         ({"delay": 1.5}, r"environment\.delay = 1\.5"),
         ({"participation": 0.0}, r"environment\.participation = 0\.0"),
@@ -331,5 +350,8 @@ def test_data_has_delays_and_participation_only(raw_files):
     data = {"dataset": "magic", "clients": 3}
     made = fg.read_experiment(tables(environment={**data, "delay": 3}, problem={"radius": 10.0}))
     assert isinstance(made.env, fg.Delayed)
+    split = {**data, "clients_by": "fAlpha", "client_groups": 2, "offered": 2}
+    made = fg.read_experiment(tables(environment=split, problem={"radius": 10.0}))
+    assert made.env.data == fg.clustered("magic", clients_by="fAlpha", client_groups=2)
     with pytest.raises(fg.InvalidInput, match="heterogeneity"):
         fg.read_experiment(tables(environment={**data, "heterogeneity": 0.3}, problem={}))

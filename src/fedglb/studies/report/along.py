@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from fedglb.studies.report.numerals import amount, factor, plus_minus, setting
+from fedglb.studies.report.numerals import about, amount, factor, plus_minus, setting
 from fedglb.studies.report.page import PageTable
 from fedglb.studies.report.summary import ENOUGH, NAMES, paired_ratio, standard_error
 from fedglb.studies.results.study import Cell, Study
@@ -133,9 +133,14 @@ def best_alone(panel: Panel) -> tuple[str, FloatArray] | None:
     alone = [line for line in panel.lines if line.alone and not line.level]
     if not alone:
         return None
-    which = np.array([line.means for line in alone]).argmin(axis=0)
-    name = " or ".join(alone[i].name for i in dict.fromkeys(which.tolist()))
-    return name, np.array([alone[i].regrets[k] for k, i in enumerate(which)])
+    best = [best_alone_at(alone, k) for k in range(len(panel.values))]
+    name = " or ".join(dict.fromkeys(line.name for line in best))
+    return name, np.array([line.regrets[k] for k, line in enumerate(best)])
+
+
+def best_alone_at(alone: Sequence[Line], k: int) -> Line:
+    """Return the one with the least mean regret at the k-th value."""
+    return min(alone, key=lambda line: float(line.means[k]))
 
 
 def crossings(panel: Panel) -> list[Crossing]:
@@ -199,8 +204,12 @@ def headline(study: Study, found: Sequence[Panel], crossed: Sequence[Sequence[Cr
     said = []
     for line in talking:
         parts = [
-            f"{'stops paying' if c.stops else 'begins to pay'} at {study.axis} ≈ {c.at:.2g}"
-            + ("" if c.low is None or c.high is None else f" (95 %: {c.low:.2g} to {c.high:.2g})")
+            f"{'stops paying' if c.stops else 'begins to pay'} at {study.axis} ≈ {about(c.at)}"
+            + (
+                ""
+                if c.low is None or c.high is None
+                else f" (95 %: {about(c.low)} to {about(c.high)})"
+            )
             for c in own
             if c.name == line.name
         ]
@@ -208,7 +217,9 @@ def headline(study: Study, found: Sequence[Panel], crossed: Sequence[Sequence[Cr
             said.append(f"{line.name} {', and '.join(parts)}, against {alone[0]}.")
         else:
             word = "less" if line.means[0] < alone[1][0].mean() else "no less"
-            said.append(f"{line.name} has {word} regret than {alone[0]} at every {study.axis}.")
+            said.append(
+                f"{line.name} has {word} regret than {alone[0]} at every value of {study.axis}."
+            )
     return before + " ".join(said)
 
 

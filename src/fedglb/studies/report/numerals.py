@@ -78,6 +78,17 @@ def setting(value: float) -> str:
     return f"{value:.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
 
 
+def about(value: float) -> str:
+    """Return an estimate with two digits, without an exponent where that is short.
+
+    Examples
+    --------
+    >>> about(0.8123), about(178.0), about(0.00603)
+    ('0.81', '180', '0.006')
+    """
+    return setting(float(f"{value:.2g}"))
+
+
 def factor(value: float) -> str:
     """Return a ratio with enough digits to distinguish it from 1.
 

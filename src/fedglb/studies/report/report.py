@@ -13,9 +13,12 @@ import polars as pl
 from fedglb.errors import InvalidInput
 from fedglb.io.atomic import atomic_write
 from fedglb.studies.report import along
-from fedglb.studies.report.claims import Claim, check
+from fedglb.studies.report.claims import Claim, check, check_along
 from fedglb.studies.report.figures import along as along_figure
+from fedglb.studies.report.figures import gains as gains_figure
 from fedglb.studies.report.figures import over_time, parameters, tradeoff
+from fedglb.studies.report.gains import gains
+from fedglb.studies.report.gains import table as gains_table
 from fedglb.studies.report.numerals import amount, plus_minus
 from fedglb.studies.report.page import Drawn, PageTable, drawn, page
 from fedglb.studies.report.summary import ENOUGH, STUCK_MEANS, StudyNumbers, spread
@@ -86,6 +89,16 @@ def _along_axis(study: Study) -> _Content:
         along_figure.caption(study, found, crossed=any(crossed)),
         lambda medium: along_figure.draw(study, found, crossed, medium),
     )  # fmt: skip
+    figures, tables = [figure], [along.table(study, panel) for panel in found]
+    gained = [gain for panel in found for gain in gains(panel)]
+    if gained:
+        figures.append(
+            drawn("gains", "What joining gained each client, sorted, one curve per algorithm",
+                  gains_figure.caption(study, gained),
+                  lambda medium: gains_figure.draw(study, gained, medium))
+        )  # fmt: skip
+        tables.append(gains_table(study, gained))
+    claims = check_along(study, found)
     notes = ["Of several settings the one with the least mean regret is shown."]
     if study.against:
         notes.append("Ratios are of mean regrets on the same seeds; their errors are paired.")
@@ -96,9 +109,10 @@ def _along_axis(study: Study) -> _Content:
             for panel, own in zip(found, crossed, strict=True) for each in own
         ],
         "table": [row for panel in found for row in along.rows(study, panel)],
+        "gains": [gain.plain() for gain in gained],
     }  # fmt: skip
-    tables = [along.table(study, panel) for panel in found]
-    return _Content(along.headline(study, found, crossed), [figure], (), notes, tables, summary)
+    line = along.headline(study, found, crossed)
+    return _Content(line, figures, claims, notes, tables, summary)
 
 
 def _plain(study: Study) -> _Content:

@@ -31,6 +31,7 @@ NAMES = {
     "fedglb-auto": "FedGLB-Auto", "fedglb-iterate": "FedGLB-Iterate", "fedlinucb": "FedLinUCB",
     "async-linucb": "Async-LinUCB", "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog",
     "one-ofuglb": "One-OFUGLB", "n-ofuglb": "N-OFUGLB", "fedglb-private": "FedGLB-Private",
+    "fedglb-personal": "FedGLB-Personal",
 }  # fmt: skip
 #: The two extremes (always or never communicate), which have no trade-off to set.
 REFERENCES = (

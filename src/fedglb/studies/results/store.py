@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SweepTable: TypeAlias = Literal["runs", "traces"]
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
 #: The version of these files. A folder of another version is refused: run the sweep again.
-FORMAT = 1
+FORMAT = 2
 _KEYS = {
     "name", "identity", "complete", "started", "wall_seconds", "run_seconds", "software", "horizon",
     "clients", "arms", "problem", "seeds", "configurations", "document", "own", "data", "sessions",
@@ -109,7 +109,8 @@ class SweepResult:
     Attributes
     ----------
     runs
-        One row per run: label, algorithm and its parameters, problem, seed, totals, caveats.
+        One row per run: label, algorithm and its parameters, problem, seed, totals, caveats,
+        the regret of each client.
     traces
         One row per recorded step of a run, cumulative; at most 500 per run.
     manifest

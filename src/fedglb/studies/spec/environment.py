@@ -15,12 +15,16 @@ from fedglb.environments import (
     Delayed,
     Drifting,
     Environment,
+    Grouped,
     Heterogeneous,
+    Jump,
+    Outliers,
     Partial,
     Synthetic,
     clustered,
 )
 from fedglb.environments.datasets import DATASETS, Progress
+from fedglb.environments.partial import stretches, unequal
 from fedglb.errors import InvalidInput, Place, instance, integer, one_of, relocated, under
 from fedglb.io.toml import convert
 from fedglb.links import LINKS, Link
@@ -36,9 +40,17 @@ class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clients: int
     arms: int
     heterogeneity: float | None = None
+    directions: int | None = None
+    group_spread: float | None = None
+    groups: int | None = None
+    outliers: int | None = None
     drift: float | None = None
+    walk: float | None = None
+    jump: int | None = None
     delay: int | None = None
     participation: float | None = None
+    imbalance: float | None = None
+    stay: int | None = None
 
 
 class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,18 +65,30 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     constant: bool = True
     columns: str = "all"
     axes: str = "features"
+    clients_by: str | None = None
+    client_groups: int = 4
     delay: int | None = None
     participation: float | None = None
+    imbalance: float | None = None
+    stay: int | None = None
 
 
 #: Keys of `[environment]` that change it: the class and its parameter, applied in this order.
 #: `fedglb reproduce` takes a list of values for one of them.
 CHANGES: dict[str, tuple[Callable[..., Environment], str]] = {
     "heterogeneity": (Heterogeneous, "spread"),
+    "group_spread": (Grouped, "spread"),
+    "outliers": (Outliers, "count"),
     "drift": (Drifting, "speed"),
+    "walk": (partial(Drifting, kind="walk"), "speed"),
+    "jump": (Jump, "at"),
     "participation": (Partial, "participation"),
+    "imbalance": (unequal, "ratio"),
+    "stay": (stretches, "length"),
     "delay": (Delayed, "steps"),
 }
+#: Further parameters of a change, and its key; they have their names in the class.
+_DETAILS = {"directions": "heterogeneity", "groups": "group_spread"}
 
 
 def environment(table: Any, problem: Any, progress: Progress | None) -> Environment:
@@ -152,6 +176,7 @@ def _ours(
             table.dataset, table.clusters, mode=cast("Any", table.mode), constant=table.constant,
             scale=cast("Any", table.scale), progress=progress,
             columns=cast("Any", table.columns), axes=cast("Any", table.axes),
+            clients_by=table.clients_by, client_groups=table.client_groups,
         )  # fmt: skip
     if problem.dim not in (None, data.dim):
         allowed = f"{data.dim}, the features of {table.dataset}, or no such key"
@@ -163,11 +188,17 @@ def _ours(
 
 def _changed(env: Environment, table: SyntheticTable | ClassificationTable) -> Environment:
     """Return the environment with the table's changes."""
-    given = msgspec.to_builtins(table)
+    given = {key: value for key, value in msgspec.to_builtins(table).items() if value is not None}
+    for detail, key in _DETAILS.items():
+        if detail in given and key not in given:
+            raise InvalidInput(detail, given[detail], f"no such key without {key}")
     for key, (kind, parameter) in CHANGES.items():
-        if given.get(key) is not None:
+        if key in given:
+            own = {
+                name: given[name] for name in _DETAILS if _DETAILS[name] == key and name in given
+            }
             with relocated(partial(_key_of, parameter, key)):
-                env = kind(env, given[key])
+                env = kind(env, **{parameter: given[key]}, **own)
     return env
 
 

@@ -26,8 +26,8 @@ from fedglb.studies.spec.grid import as_tables, choices
 
 #: The experiments of the package.
 EXPERIMENTS = (
-    "synthetic", "covertype", "magic", "mushroom", "solvers", "heterogeneity", "drift", "delay",
-    "participation", "privacy",
+    "synthetic", "covertype", "magic", "mushroom", "solvers", "heterogeneity", "groups", "outliers",
+    "drift", "jump", "delay", "participation", "privacy",
 )  # fmt: skip
 QUICK, FULL = "quick", "full"
 #: The two ways to count communication, and the labels of their axes.

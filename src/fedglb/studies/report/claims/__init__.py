@@ -1,8 +1,11 @@
 """Claims, the paper's and ours, checked against the numbers of a study."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fedglb.studies.report.claims.base import TOO_FEW, UNTESTED, Claim
 from fedglb.studies.report.claims.beats import beats_linear, beats_variants
@@ -13,7 +16,12 @@ from fedglb.studies.report.claims.communication import (
 )
 from fedglb.studies.report.claims.comparable import near_one, nothing_to_tune
 from fedglb.studies.report.claims.growth import growth
-from fedglb.studies.report.summary import StudyNumbers
+from fedglb.studies.report.claims.personal import alike, anywhere, two_groups
+from fedglb.studies.report.summary import ENOUGH, StudyNumbers
+
+if TYPE_CHECKING:  # they import claims
+    from fedglb.studies.report.along import Panel
+    from fedglb.studies.results.study import Study
 
 #: The paper's claims, then those of this package.
 CLAIMS: tuple[Callable[[StudyNumbers], Claim], ...] = (
@@ -21,6 +29,8 @@ CLAIMS: tuple[Callable[[StudyNumbers], Claim], ...] = (
     nothing_to_tune, one_exchange, partial(near_one, algorithm="fedglb-auto"),
     partial(near_one, algorithm="fedglb-mix"),
 )  # fmt: skip
+#: Claims of this package on a study with an axis.
+ALONG = (alike, anywhere, two_groups)
 
 
 def check(study: StudyNumbers) -> tuple[Claim, ...]:
@@ -28,11 +38,22 @@ def check(study: StudyNumbers) -> tuple[Claim, ...]:
 
     None has a verdict with fewer than 5 seeds, or where all seeds of a setting are the same run.
     """
-    made = [claim(study) for claim in CLAIMS]
+    few = study.few_seeds or study.repeats
+    return _judged([claim(study) for claim in CLAIMS], few=few)
+
+
+def check_along(study: Study, found: Sequence[Panel]) -> tuple[Claim, ...]:
+    """Check all claims that the study with an axis can test; verdicts as in `check`."""
+    lines = [line for panel in found for line in panel.lines]
+    few = any(line.regrets.shape[1] < ENOUGH or not all(line.randomised) for line in lines)
+    return _judged([claim(study, found) for claim in ALONG], few=few)
+
+
+def _judged(made: Sequence[Claim], *, few: bool) -> tuple[Claim, ...]:
     tested = [claim for claim in made if claim.verdict != UNTESTED]
-    if study.few_seeds or study.repeats:
+    if few:
         tested = [replace(claim, verdict=TOO_FEW, decided="") for claim in tested]
     return tuple(tested)
 
 
-__all__ = ["CLAIMS", "Claim", "check"]
+__all__ = ["ALONG", "CLAIMS", "Claim", "check", "check_along"]

@@ -20,7 +20,7 @@ from fedglb.studies.report.figures.style import (
     looks,
     styled,
 )
-from fedglb.studies.report.numerals import amount, setting
+from fedglb.studies.report.numerals import about, amount, setting
 from fedglb.studies.report.summary import ENOUGH
 from fedglb.studies.results.study import Study
 from fedglb.typing import FloatArray
@@ -34,9 +34,15 @@ _ACROSS = 3  # charts side by side
 _TICKS = 10  # at most: fewer on a narrow page
 _UNITS = {
     "heterogeneity": "heterogeneity (spread of the clients’ θ around the common one)",
+    "group_spread": "group_spread (spread of the groups’ θ around the common one)",
+    "outliers": "outliers (clients with an independent θ)",
     "drift": "drift (radians that θ turns per step)",
+    "walk": "walk (radians of θ’s random step)",
+    "jump": "jump (step in which θ becomes −θ)",
     "delay": "delay (steps until a reward is known)",
     "participation": "participation (probability that a client acts in a step)",
+    "imbalance": "imbalance (samples of the first client over those of the last)",
+    "stay": "stay (steps that a client acts, and then pauses)",
     "epsilon": "ε",
 }
 
@@ -100,7 +106,7 @@ def draw(
                 for line in panel.lines
             ),
             tuple(
-                (c.at, f"{c.name} {'stops paying' if c.stops else 'begins to pay'}: {c.at:.2g}",
+                (c.at, f"{c.name} {'stops paying' if c.stops else 'begins to pay'}: {about(c.at)}",
                  names[c.name])
                 for c in own
             ),

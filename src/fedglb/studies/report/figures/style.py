@@ -113,6 +113,7 @@ LOOKS = {
     "n-ucb-glm": Look("#000000", "P", (0, (4, 2))),
     "n-ons-glm": Look("#666666", "X", (0, (1, 2))),
     "fedglb-auto": Look("#7B3FA0", "h", (0, (9, 1.5))),
+    "fedglb-personal": Look("#D55E00", "D", (0, (10, 1.5))),
     "fedglb-mix": Look("#8a6d00", "p", (0, (3, 1, 3, 1, 1, 1))),
     "fedglb-iterate": Look("#0072B2", "d", (0, (6, 1, 2, 1)), "white"),
     "fedlinucb": Look("#56B4E9", "<", (0, (3, 1.5)), "white"),
