@@ -5,8 +5,8 @@
 FOLDER is a checkout of older sources (`git worktree add FOLDER COMMIT`). Each script then runs
 with those and with these sources in turns, and the table has the medians and their ratio. The other
 scripts of this folder take longer and print tables of their own: `python -m benchmarks.agent`,
-`effects`, `figure`, `flood`, `growth`, `secure_sums`, `service`, `shop`, `silence`, `untuned` and
-`updates`.
+`effects`, `figure`, `flood`, `growth`, `personal`, `secure_sums`, `service`, `shop`, `silence`,
+`untuned` and `updates`.
 """
 
 from __future__ import annotations

@@ -141,6 +141,10 @@ NEWER = {
         if "Bank" not in name
     },
     "FedGLB-Auto": fg.fedglb_auto(),
+    "FedGLB-Personal, Ucb": fg.fedglb_personal(0.1, fg.Ucb()),
+    "FedGLB-Personal, Bayes": fg.fedglb_personal(0.1, fg.Bayes()),
+    "FedGLB-Personal": fg.fedglb_personal(),
+    "FedGLB-Personal, directions": fg.fedglb_personal(spikes=True),
     **{
         f"FedGLB-Mix, {name}, {ridge}": fg.fedglb_mix(1.0, solver=part, ridge=ridge)
         for name, part in FITS.items()

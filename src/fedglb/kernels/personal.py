@@ -38,8 +38,9 @@ from fedglb.kernels.sums import add_model_sums
 from fedglb.typing import FloatArray, IntArray
 
 #: Places in a state, behind those of `parts.local_update.anchored`. In `vectors`: where samples are
-#: linearised, their gradient there, the last direction; and r, the distance from the others.
-ANCHOR, GRADIENT, DIRECTION, RESIDUAL = 2, 3, 4, 5
+#: linearised, their gradient there, the last direction; r, the distance from the others; and θ_i
+#: with a prior that is not wider, where the client's is.
+ANCHOR, GRADIENT, DIRECTION, RESIDUAL, UNGUARDED = 2, 3, 4, 5, 6
 #: In `matrices`: T_i; R = (I + H_iT_i)⁻¹; Q⁻¹, by which the trigger measures gains; and V, the
 #: covariance of r.
 SPREAD, REST, SHARED, INFORMATION = 2, 3, 4, 5
@@ -264,11 +265,17 @@ def sum_own(
     own_hessians: FloatArray,
     own_gradients: FloatArray,
     own_tables: FloatArray,
+    test_hessians: FloatArray,
+    test_gradients: FloatArray,
+    test_tables: FloatArray,
 ) -> None:
     """Sum each client's samples at its own model, and write what it sends, at the shared θ.
 
     `known` is the shared model's rows of effects. Client i's first `counts`[i] samples count.
-    Kept for the adoption: `anchors`, `own_hessians`, `own_gradients` and `own_tables`.
+    Kept for the adoption: `anchors`, `own_hessians`, `own_gradients` and `own_tables`. A client
+    with a wider prior is summed at its `UNGUARDED` model, too: at its own, the quadratic that
+    stands for its likelihood is lower at the others' model than the likelihood is, so that it would
+    never come back.
     """
     d = theta.shape[0]
     for i in range(counts.shape[0]):
@@ -290,6 +297,21 @@ def sum_own(
             X[i, :n], y[i, :n], n, anchor, functions, own_gradients[i], own_hessians[i], merged,
             i, table, buckets, at_zero,
         )  # fmt: skip
+        if state[GUARD] != 0.0 or state[GUARD_EFFECTS] != 0.0:
+            test = test_tables[i]
+            for j in range(d):
+                test_gradients[i, j] = 0.0
+                for k in range(d):
+                    test_hessians[i, j, k] = 0.0
+            if test.size > 0:
+                copy_anchors(state, anchor, True, test)
+                for row in range(int(test[COUNT])):
+                    at = ROWS + row * (d + CROSS)
+                    test[at + EFFECT] = effect_in(known, d, test[at])
+            add_model_sums(
+                X[i, :n], y[i, :n], n, vectors[i, UNGUARDED], functions, test_gradients[i],
+                test_hessians[i], merged, i, test, buckets, at_zero,
+            )  # fmt: skip
         to_send(
             own_hessians[i], own_gradients[i], table, anchor, matrices[i, SPREAD],
             matrices[i, REST], state[WIDTH], state[DIFFERS], theta, known, gradients[i],
@@ -560,6 +582,23 @@ def effects_evidence(
 
 
 @kernel
+def unguarded(
+    C: FloatArray, mean: FloatArray, S: FloatArray, q: FloatArray, theta: FloatArray
+) -> None:
+    """Write the mean of θ_i with the prior N(mean, C) and a client's S and q."""
+    d = q.shape[0]
+    rest, info = np.empty((d, d)), np.empty(d)
+    less_own(S, C, rest)
+    matvec(S, mean, info)
+    for j in range(d):
+        info[j] = q[j] - info[j]
+    moved = np.empty(d)
+    matvec(rest, info, moved)
+    matvec(C, moved, theta)
+    add_to(theta, mean, 1.0)
+
+
+@kernel
 def take_prior(
     vectors: FloatArray,
     matrices: FloatArray,
@@ -580,13 +619,16 @@ def take_prior(
     own_hessian: FloatArray,
     own_gradient: FloatArray,
     own_table: FloatArray,
+    test_hessian: FloatArray,
+    test_gradient: FloatArray,
+    test_table: FloatArray,
 ) -> None:
     """Replace a state by its prior: the others' model (P, θ, effects), spread by T and τ².
 
     `numbers` are τ² of effects, whether s and f count (1) or the model is that of a shortened step
     (0), φ, and what a wider prior has to gain in log evidence; `gain` is Q⁻¹. What the client sent
     is left out of the shared model. Its own samples choose a wider prior, and say by s and f how
-    far T and τ² are from the truth.
+    far T and τ² are from the truth; those at `UNGUARDED`, if its prior has been wider.
     """
     d, named = theta.shape[0], effects.shape[0] > 0
     wider, counts, phi = numbers[0], numbers[1] > 0.0 and takes_part, numbers[2]
@@ -606,9 +648,11 @@ def take_prior(
         )  # fmt: skip
         invert(S, C)
     matvec(C, q, mean)
-    own = np.empty(used(own_table, width))
+    guarded = counters[GUARD] != 0.0 or counters[GUARD_EFFECTS] != 0.0
+    said = test_table if guarded else own_table
+    own = np.empty(used(said, width))
     for j in range(own.shape[0]):
-        own[j] = own_table[j]
+        own[j] = said[j]
     widened = matrices[SPREAD]
     for i in range(d):
         for j in range(d):
@@ -622,7 +666,10 @@ def take_prior(
         for j in range(d):
             V[i, j] = 0.0
     if counts:
-        own_arrow(own_hessian, own_gradient, own, anchor, own_S, own_q)
+        if guarded:
+            own_arrow(test_hessian, test_gradient, own, vectors[UNGUARDED], own_S, own_q)
+        else:
+            own_arrow(own_hessian, own_gradient, own, anchor, own_S, own_q)
         base = evidence(own_S, own_q, C, mean, phi, rest, r)
         product(rest, own_S, V)
         even(V)
@@ -639,6 +686,8 @@ def take_prior(
         counters[STATISTICS], counters[STATISTICS + 1] = s, f
         counters[STATISTICS + 2] = 1.0 if counters[GUARD] != 0.0 else 0.0
     guard = int(counters[GUARD])
+    if counts:
+        unguarded(C, mean, own_S, own_q, vectors[UNGUARDED])
     if guard != 0:
         more = WIDER[guard - 1] if guard > 0 else WIDER[0]
         for j in range(d):
@@ -906,6 +955,9 @@ def adopt_all(
     own_hessians: FloatArray,
     own_gradients: FloatArray,
     own_tables: FloatArray,
+    test_hessians: FloatArray,
+    test_gradients: FloatArray,
+    test_tables: FloatArray,
     prior_only: bool,
     concordance: float,
 ) -> None:
@@ -914,7 +966,8 @@ def adopt_all(
         take_prior(
             vectors[i], matrices[i], counters[i], P, theta, effects, T, gain, numbers,
             counts[i] > 0, sent_gradients[i], sent_hessians[i], sent_tables[i], sent_at, known,
-            anchors[i], own_hessians[i], own_gradients[i], own_tables[i],
+            anchors[i], own_hessians[i], own_gradients[i], own_tables[i], test_hessians[i],
+            test_gradients[i], test_tables[i],
         )  # fmt: skip
         if not prior_only:
             with_own(

@@ -30,8 +30,8 @@ class Pooled:
 
     For each client, s is twice the derivative of the log evidence of its samples by τ², and f its
     expected square over 2: τ² + Σs/Σf is an unbiased estimate with standard error √(2/Σf), where
-    samples are linear and Gaussian. It is taken once it is above 1.5 standard errors, until it falls
-    below half of one.
+    samples are linear and Gaussian. It is taken once it is above 1.5 standard errors, until it
+    falls below half of one.
 
     Parameters
     ----------

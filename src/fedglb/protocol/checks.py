@@ -234,7 +234,8 @@ def check_model_sums(
     rows = _rows("effects", message.effects, setting, effects, buckets)
     if rows is not None:  # the sums Σ(μ − y) of a client with its own model have no simple bound
         largest = math.inf if personal else limits.residual
-        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest))
+        longest = math.inf if spikes else 1.0  # (I + ST)⁻¹b may be longer than b
+        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest), longest)
     for name in ("residuals", "information"):
         value = _exactly(name, getattr(message, name), (d, d), wanted=personal and spikes)
         if value is not None and asymmetry(value) > 0.0:
@@ -248,12 +249,14 @@ def check_model_sums(
                 raise InvalidInput(f"spread[{3 * k + 2}]", wider, "0 or 1")
 
 
-def _check_arm_sums(rows: FloatArray, n: int, hessian: FloatArray, limits: Limits) -> None:
+def _check_arm_sums(
+    rows: FloatArray, n: int, hessian: FloatArray, limits: Limits, longest: float
+) -> None:
     """Raise unless these can be the arms' h = Σw, g = Σ(μ − y) and b = Σwx among n samples.
 
-    ‖x‖ ≤ 1 bounds b. What is left of Σwxxᵀ without the arms' means, Σw(x − b/h)(x − b/h)ᵀ, is
-    positive semi-definite; by Cauchy and Schwarz the rounding errors of bbᵀ/h are, as those of the
-    Hessian, at most a few n·u of its trace.
+    ‖x‖ ≤ `longest` bounds b. What is left of Σwxxᵀ without the arms' means, Σw(x − b/h)(x − b/h)ᵀ,
+    is positive semi-definite; by Cauchy and Schwarz the rounding errors of bbᵀ/h are, as those of
+    the Hessian, at most a few n·u of its trace.
     """
     (least, most), largest = limits.slope, limits.residual
     h, g, b = rows[:, 1], np.abs(rows[:, 2]), rows[:, 3:]
@@ -266,7 +269,7 @@ def _check_arm_sums(rows: FloatArray, n: int, hessian: FloatArray, limits: Limit
             allowed = f"at most {largest / least:g} for a weight of 1"
             raise InvalidInput("Σ(μ − y) of effects", "too large for its Σw", allowed)
         apart = np.maximum(h, _TINY)[:, None]
-        if not np.all(np.linalg.norm(b / apart, axis=1) <= _MORE):
+        if not np.all(np.linalg.norm(b / apart, axis=1) <= longest * _MORE):
             raise InvalidInput("Σwx of effects", "longer than Σw", "arms of norm at most 1")
         means = b / np.sqrt(apart)
         if not is_definite(1.0, hessian, -1.0, means.T @ means, 2.0 * _slack(n, hessian)):

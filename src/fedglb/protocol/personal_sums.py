@@ -44,6 +44,10 @@ class PersonalSums:
         self.anchors = np.zeros((clients, d))  # where they were linearised
         self.gradients, self.hessians = np.zeros((clients, d)), np.zeros((clients, d, d))
         self.tables = np.zeros((clients, size))
+        # the same at the model of a prior that is not wider, for clients whose prior is
+        self.tests = (
+            np.zeros((clients, d, d)), np.zeros((clients, d)), np.zeros((clients, size)),
+        )  # fmt: skip
         # what was sent: at θ, and with the effects, of the model before
         self.sent_gradients, self.sent_hessians = np.zeros((clients, d)), np.zeros((clients, d, d))
         self.sent_tables = np.zeros((clients, size))
@@ -75,7 +79,7 @@ class PersonalSums:
             X, y, self.counts, learners.vectors, learners.matrices, learners.counters,
             setting.problem.link.compiled_functions, self._merged, setting.mean_at_zero,
             self.theta, self.known, self.sent_gradients, self.sent_hessians, self.sent_tables,
-            self.anchors, self.hessians, self.gradients, self.tables,
+            self.anchors, self.hessians, self.gradients, self.tables, *self.tests,
         )  # fmt: skip
 
     def answers(
@@ -128,5 +132,5 @@ class PersonalSums:
             np.array([width, counted, phi, penalty(setting.clients)]),
             np.asarray(counts, dtype=np.int64), self.sent_gradients, self.sent_hessians,
             self.sent_tables, self.theta, self.known, self.anchors, self.hessians, self.gradients,
-            self.tables, prior_only, self.local.concordance(setting),
+            self.tables, *self.tests, prior_only, self.local.concordance(setting),
         )  # fmt: skip

@@ -21,6 +21,7 @@ from fedglb.kernels.personal import (
     SHARED,
     SPREAD,
     STATISTICS,
+    UNGUARDED,
     WIDTH,
     shared_gain,
 )
@@ -69,6 +70,7 @@ class PersonalState(AnchoredState):
     spread = Matrix(SPREAD)  # T_i: how far θ_i may be from the shared θ, shape (d, d)
     rest = Matrix(REST)  # (I + H_iT_i)⁻¹ with the client's own H_i
     residual = Vector(RESIDUAL)  # r, the distance of its samples from the others' model
+    unguarded = Vector(UNGUARDED)  # θ_i with a prior that is not wider, where the client's is
     information = Matrix(INFORMATION)  # V, the covariance of r if T is right
     shared = Matrix(SHARED)  # Q⁻¹, Q = P + PTP of the shared P
     differs = Counter(DIFFERS)  # 1 where T_i or the effects' variance is not 0

@@ -1,0 +1,109 @@
+"""Clients with models of their own: both engines agree, and clients gain by joining."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import fedglb as fg
+from fedglb.kernels.personal import WIDER
+from tests.simulation.test_effects import PROBLEMS, Given
+from tests.simulation.test_engines_agree import agree, play
+
+PERSONAL = {"scalar": fg.fedglb_personal(), "directions": fg.fedglb_personal(spikes=True)}
+
+
+def differing(problem, clients=6, arms=6, steps=80, seed=2, recur=False, strange=0):
+    """Clients with θ_i far from each other; the last ones far from all; arms that recur or not."""
+    rng = np.random.default_rng(seed)
+    d = problem.dim
+    theta = np.tile(rng.standard_normal(d), (clients, 1))
+    if not strange:
+        theta += 1.5 * rng.standard_normal((clients, d))
+    for i in range(clients - strange, clients):
+        theta[i] = -3.0 * theta[0]
+    shape = (steps, clients, arms)
+    offered = rng.standard_normal((*(shape[2:] if recur else shape), d))
+    offered /= np.linalg.norm(offered, axis=-1, keepdims=True)
+    offered = np.broadcast_to(offered, (*shape, d)).copy()
+    z = np.einsum("tikj,ij->tik", offered, theta)
+    if recur:
+        z += rng.standard_normal((clients, arms))
+    means = problem.link.mean(np.clip(z, -3.0, 1.5))
+    uniforms = rng.random((*shape[:2], 1))
+    noise = 1.0 if math.isnan(problem.R) else problem.R
+    rewards = problem.link.sample(means, np.broadcast_to(uniforms, shape), noise)
+    return Given(
+        problem, offered, means, rewards,
+        delays=rng.integers(0, 3, shape[:2]), active=rng.random(shape[:2]) < 0.9,
+    )  # fmt: skip
+
+
+@pytest.mark.some(6)
+@pytest.mark.parametrize("recur", [False, True])
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("name", PERSONAL)
+def test_engines_agree_where_clients_differ(name, problem, recur):
+    env = differing(PROBLEMS[problem], recur=recur)
+    reference, compiled = play(PERSONAL[name], env, horizon=len(env.offered))
+    agree(reference, compiled)
+    model = reference.coordinator.model
+    assert model.spread[0] > 0.0 or model.spread[1] > 0.0 or np.trace(model.directions) > 0.0
+
+
+@pytest.mark.parametrize("recur", [False, True])
+def test_a_client_that_is_unlike_all_others_widens_its_prior(recur):
+    env = differing(PROBLEMS["logistic"], 12, steps=200, recur=recur, strange=1)
+    reference, compiled = play(PERSONAL["scalar"], env, horizon=200)
+    agree(reference, compiled)
+    states = [reference.client(i).state for i in range(12)]
+    assert states[-1].guard != 0 or states[-1].guard_effects > 0
+    assert not any(state.guard or state.guard_effects for state in states[:6])
+    assert abs(states[-1].guard) <= len(WIDER)
+
+
+def test_where_clients_are_alike_the_model_is_the_shared_one():
+    """With linear samples the anchor does not matter: T = 0 takes away and adds the same."""
+    problem = fg.Problem(3, fg.Identity(), noise=1.0)
+    env = fg.Synthetic(problem, clients=4, arms=5)
+    compared = 0
+    reference, _ = play(fg.fedglb_personal(), env, horizon=40)
+    for i in range(4):
+        client, model = reference.client(i), reference.coordinator.model
+        if model.spread[0] > 0.0 or client.state.differs or client.covered < len(client.samples):
+            continue
+        assert_allclose(client.state.theta, model.theta, rtol=1e-8, atol=1e-10)
+        assert_allclose(client.state.matrix, model.matrix, rtol=1e-8, atol=1e-8)
+        compared += 1
+    assert compared > 0
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_personal_is_better_than_shared_and_alone_where_clients_differ_somewhat(seed):
+    env = fg.Heterogeneous(fg.Synthetic(fg.Problem(10), clients=20, arms=15), spread=1.0)
+    shared, alone, personal = (
+        fg.simulate(each, env, 500, seed).regret
+        for each in (fg.fedglb_auto(), fg.fedglb_auto(threshold=math.inf), fg.fedglb_personal())
+    )
+    assert personal < 0.95 * min(shared, alone)
+
+
+def test_two_groups_are_found_as_a_direction():
+    env = fg.Grouped(fg.Synthetic(fg.Problem(6), clients=30, arms=15), 2)
+    _, compiled = play(PERSONAL["directions"], env, horizon=200)
+    F, theta = compiled.coordinator.model.directions, env.parameters(3)[0]
+    values, vectors = np.linalg.eigh(F)
+    assert np.sum(values > 1e-3 * values[-1]) == 1
+    apart = theta[0] - theta[1]
+    assert abs(vectors[:, -1] @ apart) > 0.9 * np.linalg.norm(apart)
+
+
+def test_numbers_per_update():
+    env = fg.Synthetic(fg.Problem(10), clients=20, arms=10)
+    runs = [fg.simulate(each, env, 100) for each in (fg.fedglb_auto(), fg.fedglb_personal())]
+    shared, personal = (run.scalars / run.syncs for run in runs)
+    assert shared < personal <= 1.1 * shared
