@@ -25,6 +25,9 @@ class SharedModel:
     #: (`kernels.effects`); None where arms have none
     effects: Rows | None = None
     ridges: Numbers | None = None  # λ of each block of features, if a rule chooses one for each
+    #: the memory in force from now on (`kernels.ageing`), if the coordinator chooses it
+    memory: Numbers | None = None
+    now: Count | None = None  # the time of this fit, if samples count less with age
 
 
 def shared_theta(model: SharedModel | None, dim: int) -> Vector:

@@ -17,6 +17,7 @@ from fedglb.parts.choice import Bayes, Choice, OptimisticThompson, Ucb
 from fedglb.parts.confidence import Confidence, Iterate, Mixture, Posterior
 from fedglb.parts.global_update import GlobalUpdate, OneExchange, OnePass
 from fedglb.parts.local_update import Anchored, Calibrated, FrozenHessian
+from fedglb.parts.memory import Forever, Memory
 from fedglb.parts.ridge import Evidence
 from fedglb.parts.trigger import Clock, Event, Geometric
 from fedglb.privacy import GaussianMechanism
@@ -31,6 +32,7 @@ def fedglb_iterate(
     delta: float = 0.01,
     choice: Choice | None = None,
     clock: Clock = "own samples",
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB-UCB around the Newton iterate, with a trigger that counts a client's own samples.
 
@@ -50,7 +52,15 @@ def fedglb_iterate(
     (Iterate(), Event(threshold=1.0, clock='own samples', max_gain=inf))
     """
     repaired = fedglb_ucb(
-        threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice or Ucb()
+        threshold,
+        solver,
+        exploration,
+        ridge,
+        delta,
+        Iterate(),
+        clock,
+        choice=choice or Ucb(),
+        memory=memory,
     )
     return replace(repaired, name="FedGLB-Iterate")
 
@@ -89,6 +99,7 @@ def fedglb_mix(
     delta: float = 0.01,
     privacy: GaussianMechanism | None = None,
     confidence: Confidence[Any] | None = None,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB with the sets of likelihood-ratio mixtures: proven radii without a multiplier.
 
@@ -119,6 +130,7 @@ def fedglb_mix(
         ridge=ridge,
         delta=delta,
         privacy=privacy,
+        memory=Forever() if memory is None else memory,
     )
 
 
@@ -156,6 +168,7 @@ def fedglb_auto(
     privacy: GaussianMechanism | None = None,
     confidence: Confidence[Any] | None = None,
     effects: int = 1024,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB for applications: no S, c_μ, R or exploration to choose.
 
@@ -185,6 +198,7 @@ def fedglb_auto(
         choice=OptimisticThompson() if choice is None else choice,
         ridge=Evidence() if ridge is None else ridge,
         privacy=privacy,
+        memory=Forever() if memory is None else memory,
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
+from fedglb.kernels.ageing import thinned, weigh
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.sums import sum_over_clients
 from fedglb.model import shared_theta
@@ -56,7 +57,7 @@ class Adoption:
         """
         samples, choosing = samples.so_far(), self.choosing
         first, self.taken = max(self.taken, self.covered), len(samples)
-        choosing.algorithm.local_update.replay(choosing.setting, self.state, samples, first)
+        replay(choosing, self.state, samples, self.covered, first)
         if self.sums is not None:
             self.sums.add(samples)
 
@@ -114,9 +115,9 @@ class Client(Learner):
         self.frozen = 0  # number in the update in progress
         self.update = 0  # the update in progress, or the client's last one
 
-    def _learn(self, x: FloatArray, y: float) -> None:
+    def _learn(self, x: FloatArray, y: float, at: float = 0.0) -> None:
         """Append a sample, add it to the sums, and let the local update learn from it."""
-        super()._learn(x, y)
+        super()._learn(x, y, at)
         self.sums.add(self.samples)
 
     def absorb(self, X: ArrayLike, y: ArrayLike, ids: Sequence[int | str] | None = None) -> None:
@@ -185,7 +186,8 @@ class Client(Learner):
         theta = None
         if self.sums.at_model and message.model != self.adopted:
             theta = np.zeros(self.setting.problem.dim)  # the coordinator has lost its model
-        return [self.sums.of_first(self.samples, self.frozen, theta).answer(self.id, self.update)]
+        sums = self.sums.of_first(self.samples, self.frozen, theta, message.now)
+        return [sums.answer(self.id, self.update)]
 
     def _release(self, batches: Batches) -> list[Message]:
         """Release sums for the update in progress, once: a repeated request gets the same ones."""
@@ -236,6 +238,7 @@ class Client(Learner):
             False if samples came after the update was frozen, or the client has another model.
         """
         at_hand = not self.sums.at_model or message.model == self.adopted
+        at_hand &= self.sums.memory is None
         return at_hand and self.frozen == len(self.samples)
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
@@ -249,12 +252,16 @@ class Client(Learner):
         theta = array("theta", message.theta, (d,))
         first = integer("since", message.since, at_least=0, at_most=self.frozen)
         X, y = self.samples.X, self.samples.y
+        weights = self.sums.weights(self.samples, self.frozen, message.now)
+        if weights.size:
+            y = y[: self.frozen] * weights
         if self.merged is None:
             self.merged = Merged.empty(1, d)
         gradient, hessian = np.zeros(d), np.zeros((d, d))
         loss = sum_over_clients(
-            X[None], y[None], np.array([first]), np.array([self.frozen]), self.merged, theta,
-            link.compiled_functions, gradient, hessian, message.hessian, message.loss,
+            X[None], y[None], weights[None], np.array([first]), np.array([self.frozen]),
+            self.merged, theta, link.compiled_functions, gradient, hessian, message.hessian,
+            message.loss,
         )  # fmt: skip
         return [
             Derivatives(
@@ -360,7 +367,7 @@ class Client(Learner):
         state = local.begin(setting) if base is None else _restored(local, setting, base)
         client = cls(id, algorithm, setting, seed, noise)
         client._hold(samples, state, numbers)
-        local.replay(client.setting, client.state, samples, client.covered)
+        replay(client.choosing, client.state, samples, client.covered, client.covered)
         return client
 
     def to_arrays(self) -> Arrays:
@@ -370,6 +377,7 @@ class Client(Learner):
             "y": self.samples.y.copy(),
             "sums": self.sums.matrix.copy(),
             "vector_sums": self.sums.vector.copy(),
+            **({"at": self.samples.at.copy()} if self.algorithm.memory.forgets else {}),
             **{name: np.array(getattr(self, name)) for name in _NUMBERS},
             **prefixed(_stored(self.algorithm.local_update, self.state), "state"),
             **({"bank": np.array(self.bank)} if self.bank else {}),
@@ -404,11 +412,33 @@ class Client(Learner):
         state = _restored(algorithm.local_update, setting, nested(arrays, "state"))
         numbers = {name: int(arrays[name]) for name in _NUMBERS}
         client = cls(id, algorithm, setting, seed, noise)
-        client._hold(Samples.over(X, y, len(y)), state, numbers)
+        at = np.array(arrays["at"]) if "at" in arrays else None
+        client._hold(Samples.over(X, y, len(y), at), state, numbers)
         client.bank = float(arrays.get("bank", 0.0))
         if client.batches is not None:
             client.batches.restore(nested(arrays, "batches"))
         return client
+
+
+def replay(
+    choosing: Choosing, state: LocalState, samples: Samples, covered: int, first: int
+) -> None:
+    """Learn the samples from `first` on, of those that the state's model does not cover.
+
+    Where old samples count less, so many of those that are older than the model are learned that
+    their number follows the sum of their weights.
+    """
+    local, model = choosing.algorithm.local_update, state.base
+    memory = choosing.algorithm.memory.in_force(model)
+    if memory is not None and model is not None and covered < len(samples):
+        assert model.now is not None
+        last = np.array([len(samples) - covered])
+        taken = thinned(weigh(memory, samples.at[None, covered:], last, float(model.now))[0])
+        kept = covered + np.flatnonzero(taken)
+        if kept.size < last[0]:
+            first = int(np.searchsorted(kept, first))
+            samples = Samples.over(samples.X[kept], samples.y[kept], kept.size)
+    local.replay(choosing.setting, state, samples, first)
 
 
 def _stored(local: LocalUpdate[Any], state: LocalState) -> Arrays:

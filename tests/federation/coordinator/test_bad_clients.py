@@ -62,7 +62,7 @@ def test_another_version_is_told_so(running):
     payload = bytearray(encode(running.nodes["a"].agent_session.beat(), "s"))
     payload[3] = 9
     [answer] = running.hear("b", bytes(payload))
-    assert answer.reason == ("message = 'wire format 9': expected a message of wire format 4")
+    assert answer.reason == ("message = 'wire format 9': expected a message of wire format 5")
 
 
 @pytest.mark.parametrize("connects", [False, True])

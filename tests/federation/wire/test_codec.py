@@ -111,7 +111,7 @@ def upward(d: int) -> list[Upward]:
 def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     effects = np.resize(v, 2 + ROWS * (d + 3))
-    full = SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, effects, few)
+    full = SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, effects, few, few, BIG)
     return [
         Admitted(4),
         Admitted(4, BIG),
@@ -133,7 +133,9 @@ def downward(d: int) -> list[Downward]:
         AllHere(1, b"t" * 32, [b"s" * 80, b""]),
         SumsRequest("c", 1),
         SumsRequest("c", 2, 1),
+        SumsRequest("c", 2, 1, BIG),
         Evaluate("c", 1, 2, 0, v, hessian=True, loss=False),
+        Evaluate("c", 1, 2, 0, v, hessian=True, loss=False, now=BIG),
         Evaluate("c", 1, 2, BIG, v, hessian=False, loss=True),
         NewModel("c", 1, 5, SharedModel(9, A, np.empty(0))),
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
@@ -252,7 +254,7 @@ def fields(message: Upward | Downward) -> dict[str, Any]:
 
 
 def framed(body: object) -> bytes:
-    return b"fgb\x04" + msgspec.msgpack.encode(body)
+    return b"fgb\x05" + msgspec.msgpack.encode(body)
 
 
 D = 3
@@ -290,7 +292,8 @@ MODEL: dict[str, tuple[object, ...]] = {
     "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
     "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
     "model.ridge": NO_LOSS, "model.effects": NO_ROWS,
-    "model.ridges": tuple(value for value in NO_NUMBERS if value is not None),
+    "model.ridges": NO_NUMBERS_GIVEN, "model.memory": NO_NUMBERS_GIVEN,
+    "model.now": tuple(v for v in NO_COUNT if v is not None),
 }  # fmt: skip
 REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Hello: {
@@ -334,10 +337,10 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "transcript": NO_KEY,
     },
     AllHere: {"update": NO_COUNT, "transcript": NO_KEY, "signatures": NO_SIGNATURES},
-    SumsRequest: {"update": NO_COUNT, "model": NO_COUNT},
+    SumsRequest: {"update": NO_COUNT, "model": NO_COUNT, "now": NO_COUNT},
     Evaluate: {
         "update": NO_COUNT, "round": NO_COUNT, "since": NO_COUNT, "theta": NO_VECTOR,
-        "hessian": NO_FLAG, "loss": NO_FLAG,
+        "hessian": NO_FLAG, "loss": NO_FLAG, "now": NO_COUNT,
     },
     NewModel: {
         "update": NO_COUNT, "covered": NO_COUNT, "model": (None, [], {}, b"", "m", {"t": 1}),
@@ -347,7 +350,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "frozen", "model.theta", "model.b",
     "model.gradient_matrix", "model.ridge", "models", "released", "effects", "model.effects",
-    "model.ridges",
+    "model.ridges", "model.memory", "model.now", "now",
 }  # fmt: skip
 
 
@@ -432,11 +435,11 @@ def test_another_dimension_truncated_and_extended(kind):
             decode(data + more, "c", D, ROWS)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 255])
 def test_another_version_is_named(version):
     data = b"fgb" + bytes([version]) + b"whatever is there"
     for decode in (decode_up, decode_down):
-        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 4\b") as caught:
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 5\b") as caught:
             decode(data, "c", D, ROWS)
         assert caught.value.version == version
 
@@ -444,14 +447,14 @@ def test_another_version_is_named(version):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"f", b"fgb", b"FGB\x04\x80", b"fgb\x04", b"fgb\x04\xc1", b"fgb\x04\x80",
-        b"fgb\x04\xdf\xff\xff\xff\xff", b"fgb\x04\xdd\xff\xff\xff\xff", b"fgb\x04\x81" * 9999,
-        b"fgb\x04" + b"\x81\xa1x" * 99_999, b"fgb\x04\x81\xa1x" + b"\x91" * 99_999,
-        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
-        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
-        b"fgb\x04\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
-        b"fgb\x04\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
-        b"fgb\x04" + b"\0" * wire.MAX_BYTES,
+        b"", b"f", b"fgb", b"FGB\x04\x80", b"fgb\x05", b"fgb\x05\xc1", b"fgb\x05\x80",
+        b"fgb\x05\xdf\xff\xff\xff\xff", b"fgb\x05\xdd\xff\xff\xff\xff", b"fgb\x05\x81" * 9999,
+        b"fgb\x05" + b"\x81\xa1x" * 99_999, b"fgb\x05\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x05\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x05\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x05\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
+        b"fgb\x05\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x05" + b"\0" * wire.MAX_BYTES,
     ],
     ids=range(17),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from fedglb.federation.wire.arrays import Sizes
 from fedglb.federation.wire.messages import Downward, Upward
 from fedglb.federation.wire.packets import PacketType
 
-VERSION = 4
+VERSION = 5
 MAX_BYTES = 8 * 1024 * 1024  # the server's max_payload
 _MAGIC = b"fgb"
 _HEADER = _MAGIC + bytes([VERSION])
