@@ -22,7 +22,7 @@ from fedglb.typing import FloatArray
 #: to the one that is taken, it begins anew.
 BEHIND = 2.0
 #: The share of their weights that memories give to each other at an update.
-SHARE = 0.02
+SHARE = 0.01
 
 
 class Memory(ABC):  # noqa: B024 - subclasses differ in data
@@ -222,7 +222,7 @@ class Filters:
             w = W @ batch.theta - share * batch.gradient
         else:
             w = W @ batch.theta - (batch.gradient - batch.before) / mean[k]
-            gains = self._gains(fade, W, w, setting)
+            gains = self._gains(mean, W, w, setting)
             log_v = log_v + gains
             v = np.exp(log_v - log_v.max())
             log_v = np.log((1.0 - SHARE) * v / v.sum() + SHARE / v.size)
@@ -242,15 +242,16 @@ class Filters:
         return Filters(P, w, samples, log_v, lost, memories, now, batch.theta, k, k != self.taken)
 
     def _gains(
-        self, fade: FloatArray, W: FloatArray, w: FloatArray, setting: Setting
+        self, faded: FloatArray, W: FloatArray, w: FloatArray, setting: Setting
     ) -> FloatArray:
         """Return the log probability of a batch under each filter, but for a common term.
 
-        With θ ~ N(m, C) it is log ∫ exp(−½θᵀWθ + wᵀθ): ½rᵀ(C⁻¹ + W)⁻¹r − ½mᵀWm + wᵀm −
+        `faded` are the factors of the filters in the middle of the batch, as it were. With
+        θ ~ N(m, C) it is log ∫ exp(−½θᵀWθ + wᵀθ): ½rᵀ(C⁻¹ + W)⁻¹r − ½mᵀWm + wᵀm −
         ½ log det(I + CW), with r = w − Wm.
         """
-        gains, unit = np.empty(fade.size), setting.problem.dispersion
-        for j, each in enumerate(fade):
+        gains, unit = np.empty(faded.size), setting.problem.dispersion
+        for j, each in enumerate(faded):
             precision = each * self.P[j] + np.diag(setting.penalty)
             m = np.linalg.solve(precision, each * self.w[j])
             r, more = w - W @ m, precision + W
