@@ -19,7 +19,7 @@ START = 1 / 64  # the ridge before any update
 
 
 def halvings(pieces: list[tuple[float, float]], a: float, b: float) -> float:
-    """How often a weight halves from a to b; a piece is a rate, and the time from which it holds."""
+    """How often a weight halves from a to b; a piece is a time, and the rate from then on."""
     total = 0.0
     for k, (begin, rate) in enumerate(pieces):
         end = pieces[k + 1][0] if k + 1 < len(pieces) else float("inf")

@@ -152,6 +152,22 @@ NEWER = {
         for name, part in FITS.items()
         for ridge in (1.0, fg.Evidence())
     },
+    **{
+        f"{preset.__name__}, {memory}": preset(size, memory=memory)
+        for memory in (fg.HalfLife(6.0), fg.HalfLife(1000.0))
+        for preset, size in (
+            (fg.fedglb_auto, 0.1),
+            (fg.fedglb_iterate, 0.3),
+            (fg.fedglb_ucb, 0.3),
+            (fg.fedglb_ucb_1, 5),
+            (fg.fedglb_ucb_2, 5),
+            (fg.dislinucb, 0.3),
+        )
+    },
+    "FedGLB-Mix, HalfLife": fg.fedglb_mix(0.5, memory=fg.HalfLife(6.0)),
+    "FedGLB-Auto, Adaptive": fg.fedglb_auto(memory=fg.Adaptive()),
+    "FedGLB-Auto, Adaptive, short": fg.fedglb_auto(memory=fg.Adaptive((9.0, 3.0, 1.0))),
+    "FedGLB-Mix, Adaptive": fg.fedglb_mix(0.5, memory=fg.Adaptive((9.0, 3.0, 1.0))),
     "DisLinUCB, rule of the ridge": dataclasses.replace(fg.dislinucb(0.3), ridge=fg.Evidence()),
 }
 SOLVED = {

@@ -154,7 +154,7 @@ class Adaptive(Memory):
 
 
 @dataclass(frozen=True)
-class Batch:
+class NewSums:
     """What an update's sums say of the samples since the last one."""
 
     hessian: FloatArray  # Σ w μ′ x xᵀ of all samples at `theta`, with the weights in force
@@ -210,7 +210,7 @@ class Filters:
         factors: FloatArray = np.exp2(-rates * max(now - self.now, 0.0))
         return factors
 
-    def after(self, batch: Batch, setting: Setting, now: float) -> Filters:
+    def after(self, batch: NewSums, setting: Setting, now: float) -> Filters:
         """Return the filters after an update at time `now`; `setting` has the λ in force before."""
         fade, k = self.faded(now), self.taken
         # the mean weight of samples spread evenly over the time since the last update

@@ -13,7 +13,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Holding
-from fedglb.parts.memory import Adaptive, Batch, Filters
+from fedglb.parts.memory import Adaptive, Filters, NewSums
 from fedglb.protocol.checks import LARGEST, check_identities, reward_range
 from fedglb.protocol.messages import (
     BatchSums,
@@ -438,7 +438,7 @@ class Coordinator:
         sums, theta = objective.at_model, objective.start
         assert sums is not None
         assert sums.hessian is not None
-        batch = Batch(sums.hessian, sums.gradient, theta, *self._earlier(update, theta))
+        batch = NewSums(sums.hessian, sums.gradient, theta, *self._earlier(update, theta))
         self.filters = self.filters.after(batch, objective.setting, float(update.now))
         return dataclasses.replace(model, memory=self.filters.in_force)
 
