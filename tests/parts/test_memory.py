@@ -60,7 +60,8 @@ def test_half_lives_fall():
     for wrong in ((), (3.0, 3.0), (3.0, 4.0)):
         with pytest.raises(fg.InvalidInput, match="half_lives"):
             fg.Adaptive(wrong)
-    assert fg.Adaptive([4, 3]).half_lives == (4, 3)
+    assert fg.Adaptive([4, 3]) == fg.Adaptive((4.0, 3.0))
+    assert fg.Adaptive().finite == (1024.0, 256.0, 64.0, 16.0)
 
 
 @pytest.mark.parametrize(

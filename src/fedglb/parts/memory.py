@@ -1,7 +1,8 @@
 """How long samples count: for ever, by a half-life, or by one that the coordinator chooses.
 
 A sample of age a has the weight 2^(−a/h) in all sums of a global update. Between two updates a
-client's own new samples count 1. Ages are in steps (`fedglb.kernels.ageing`).
+client's own new samples count 1. Ages are in steps, in federations in seconds
+(`fedglb.kernels.ageing`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from fedglb.typing import FloatArray
 BEHIND = 2.0
 #: The share of their weights that memories give to each other at an update.
 SHARE = 0.01
+#: Half-lives in simulations.
+_STEPS = (1024.0, 256.0, 64.0, 16.0)
 
 
 class Memory(ABC):  # noqa: B024 - subclasses differ in data
@@ -70,7 +73,7 @@ class HalfLife(Memory):
     Parameters
     ----------
     half_life
-        h > 0, in steps.
+        h > 0, in steps; in a federation in seconds.
 
     Raises
     ------
@@ -114,7 +117,8 @@ class Adaptive(Memory):
     Parameters
     ----------
     half_lives
-        Numbers > 0 that fall, in steps; infinity is always among them.
+        Numbers > 0 that fall, in steps, in a federation in seconds; infinity is always among them.
+        None (default): 1024, 256, 64 and 16 steps; a federation has to name them.
 
     Raises
     ------
@@ -136,10 +140,11 @@ class Adaptive(Memory):
 
     stored_name = "Adaptive"
 
-    half_lives: tuple[float, ...] = (1024.0, 256.0, 64.0, 16.0)
+    half_lives: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "half_lives", tuple(self.half_lives))
+        if self.half_lives is None:
+            return
         if not self.half_lives:
             raise InvalidInput("half_lives", self.half_lives, "at least one number")
         for k, each in enumerate(self.half_lives):
@@ -147,6 +152,12 @@ class Adaptive(Memory):
             if k and each >= self.half_lives[k - 1]:
                 allowed = "numbers that fall, e.g. (1024, 256, 64, 16)"
                 raise InvalidInput("half_lives", self.half_lives, allowed)
+        object.__setattr__(self, "half_lives", tuple(map(float, self.half_lives)))
+
+    @property
+    def finite(self) -> tuple[float, ...]:
+        """The half-lives beside infinity."""
+        return _STEPS if self.half_lives is None else self.half_lives
 
     def in_force(self, model: SharedModel | None) -> FloatArray:
         """Return the memory that came with the model; before the first one, no forgetting."""
@@ -190,9 +201,9 @@ class Filters:
     @classmethod
     def begin(cls, memory: Adaptive, dim: int) -> Filters:
         """Return the filters before any update."""
-        m = 1 + len(memory.half_lives)
+        m = 1 + len(memory.finite)
         memories = np.full((m, 2 * m - 1), math.nan)
-        memories[:, 0] = [0.0, *(1.0 / h for h in memory.half_lives)]
+        memories[:, 0] = [0.0, *(1.0 / h for h in memory.finite)]
         return cls(
             np.zeros((m, dim, dim)), np.zeros((m, dim)), np.zeros(m), np.full(m, -math.log(m)),
             np.zeros(m), memories, 0.0, np.zeros(dim),

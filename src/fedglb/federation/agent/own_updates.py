@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 import numpy as np
 
@@ -101,6 +102,7 @@ class OwnUpdates:
     def _update(self) -> None:
         durable, coordinator = self._durable, self.coordinator()
         request = SyncRequest(durable.name, max(1, durable.clock), durable.adopted)
+        coordinator.now = int(time.time())
         messages = coordinator.receive(request)
         while messages:
             message = messages.pop(0)
@@ -109,6 +111,7 @@ class OwnUpdates:
                 continue
             answer = self._answer(message)
             messages += [] if answer is None else [answer]
+            messages = messages or coordinator.again()
         if coordinator.finished == durable.adopted:  # else something was forgotten meanwhile
             arrays = coordinator.to_arrays()
             with durable.locked():
