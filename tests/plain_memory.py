@@ -79,7 +79,8 @@ class Judge:
 
     def see(self, data: Data, now: int, theta: Array, ridge: float) -> None:
         """Judge by the update at `now`, whose sums are taken at theta."""
-        force, n, dt = self.all[self.taken], len(data.y), now - self.last
+        force, n = self.all[self.taken], len(data.y)
+        dt = now - self.last if self.fitted else 0  # the first samples count as new ones
         new = n - self.fitted
         g, H = data.quadratic(theta, data.weights(self.pieces, now, n), n)
         fade = [0.5 ** (f.rate * dt) for f in self.all]

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 import fedglb as fg
 from fedglb.protocol.messages import ModelSums, NewModel, SumsRequest
+from tests.federation.helpers.agent_driver import client
 from tests.federation.helpers.lossy_network import (
     DIM,
     POLICY,
@@ -19,6 +20,7 @@ from tests.federation.helpers.lossy_network import (
     harness,
     updated,
 )
+from tests.federation.helpers.shop import NEW, OLD, calm, learned, visit
 from tests.protocol.driver import equal_arrays
 
 HOUR = 3600.0
@@ -149,3 +151,43 @@ def test_what_a_federation_refuses():
         agreed(algorithm=auto(1.0, fg.Adaptive()))
     with pytest.raises(fg.InvalidInput, match=r"algorithm\.memory = .*secure sums"):
         agreed(algorithm=auto(1.0, fg.HalfLife(9.0)), minimum=3)
+
+
+# -- an agent alone, with a schema -----------------------------------------------------------------
+
+
+def alone(path, memory, features=OLD) -> fg.Agent:
+    return fg.Agent.open(path, features=features, algorithm=fg.fedglb_auto(memory=memory))
+
+
+@pytest.mark.parametrize("memory", [fg.HalfLife(HOUR), fg.Adaptive((24 * HOUR, HOUR))])
+def test_an_agent_alone_forgets(tmp_path, monkeypatch, memory):
+    now = [1e9]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    with alone(tmp_path / "a.db", memory) as agent:
+        visit(agent, 1, 0, 30)
+        calm(agent)
+        first = client(agent).state.base
+        now[0] += 2 * HOUR
+        ids = visit(agent, 1, 30, 41)  # fewer than 30 %, but after a quarter of a half-life
+        calm(agent)
+        model = client(agent).state.base
+        assert (first.now, model.now) == (10**9, 10**9 + 2 * HOUR)
+        assert client(agent).covered > 35
+        agent.forget(ids[:3])
+        calm(agent)
+        before, at = learned(agent), client(agent).samples.at.copy()
+        assert set(at) == {1e9, 1e9 + 2 * HOUR}
+    with alone(tmp_path / "a.db", memory) as agent:
+        assert differing(learned(agent), before) == []
+    with alone(tmp_path / "a.db", memory, NEW) as agent:  # all samples are encoded again
+        calm(agent)
+        assert np.array_equal(client(agent).samples.at, at)
+
+
+def test_an_agent_without_updates_cannot_forget(tmp_path):
+    with pytest.raises(fg.InvalidInput, match=r"algorithm\.memory = HalfLife.*a schema"):
+        fg.Agent.open(
+            tmp_path / "a.db", fg.Problem(3), algorithm=fg.fedglb_auto(memory=fg.HalfLife(9.0))
+        )
+    assert not (tmp_path / "a.db").exists()

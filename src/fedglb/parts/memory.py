@@ -34,6 +34,11 @@ class Memory(ABC):  # noqa: B024 - subclasses differ in data
     #: Whether old samples count less.
     forgets: ClassVar[bool] = True
 
+    @property
+    def shortest(self) -> float:
+        """The shortest half-life that may come into force; infinity by default."""
+        return math.inf
+
     def in_force(self, model: SharedModel | None) -> FloatArray | None:
         """Return the row of numbers of `kernels.ageing` after a model; None: all samples count 1.
 
@@ -101,6 +106,11 @@ class HalfLife(Memory):
     def __post_init__(self) -> None:
         number("half_life", self.half_life, above=0.0)
 
+    @property
+    def shortest(self) -> float:
+        """Half-life h itself."""
+        return self.half_life
+
     def in_force(self, model: SharedModel | None) -> FloatArray:
         """Return one rate, 1/h."""
         return np.array([1.0 / self.half_life])
@@ -159,6 +169,11 @@ class Adaptive(Memory):
         """The half-lives beside infinity."""
         return _STEPS if self.half_lives is None else self.half_lives
 
+    @property
+    def shortest(self) -> float:
+        """The last one."""
+        return self.finite[-1]
+
     def in_force(self, model: SharedModel | None) -> FloatArray:
         """Return the memory that came with the model; before the first one, no forgetting."""
         return np.zeros(1) if model is None or model.memory is None else model.memory
@@ -193,7 +208,7 @@ class Filters:
     log_v: FloatArray  # log weights of the memories, (m,)
     lost: FloatArray  # nats lost to the one taken, since the last gain or restart, (m,)
     memories: FloatArray  # rows as in `kernels.ageing`, behind their ends not a number, (m, ·)
-    now: float  # the time of the last update
+    now: float  # the time of the last update; infinity: there was none
     theta: FloatArray  # the model before it, at which its sums were taken
     taken: int = 0  # which memory is in force
     switched: bool = False  # whether the last update changed it
@@ -206,7 +221,7 @@ class Filters:
         memories[:, 0] = [0.0, *(1.0 / h for h in memory.finite)]
         return cls(
             np.zeros((m, dim, dim)), np.zeros((m, dim)), np.zeros(m), np.full(m, -math.log(m)),
-            np.zeros(m), memories, 0.0, np.zeros(dim),
+            np.zeros(m), memories, math.inf, np.zeros(dim),
         )  # fmt: skip
 
     @property
@@ -217,15 +232,18 @@ class Filters:
 
     def faded(self, now: float) -> FloatArray:
         """Return the factors of the weights since the last update, shape (m,)."""
+        return np.asarray(np.exp2(-self._halvings(now)))
+
+    def _halvings(self, now: float) -> FloatArray:
         rates = np.array([row[~np.isnan(row)][-1] for row in self.memories])
-        factors: FloatArray = np.exp2(-rates * max(now - self.now, 0.0))
-        return factors
+        return rates * max(now - self.now, 0.0)
 
     def after(self, batch: NewSums, setting: Setting, now: float) -> Filters:
         """Return the filters after an update at time `now`; `setting` has the λ in force before."""
         fade, k = self.faded(now), self.taken
         # the mean weight of samples spread evenly over the time since the last update
-        mean = np.divide(fade - 1.0, np.log(fade), out=np.ones_like(fade), where=fade < 1.0)
+        aged = math.log(2.0) * self._halvings(now)
+        mean = np.divide(-np.expm1(-aged), aged, out=np.ones_like(aged), where=aged > 0.0)
         samples = fade * self.samples + mean * batch.samples
         share = batch.samples / samples[k] if samples[k] > 0.0 else 0.0
         W, log_v, lost = share * batch.hessian, self.log_v, self.lost.copy()
