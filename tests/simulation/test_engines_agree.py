@@ -265,6 +265,17 @@ def test_arms_that_are_played_again_and_again(name):
         assert kept == (-1 if goes_over else played)
 
 
+@pytest.mark.parametrize("memory", [fg.HalfLife(6.0), fg.Adaptive((9.0, 3.0, 1.0))], ids=str)
+def test_samples_that_count_less_with_age(memory):
+    """Of arms that recur and have effects; with late rewards, and clients that do not act."""
+    reference, compiled = play(fg.fedglb_auto(memory=memory), from_a_pool(3, 80), horizon=80)
+    run = agree(reference, compiled)
+    assert run.updates["t"].to_list()[-1] > 70  # updates do not dry up
+    assert reference.coordinator.model.effects.size > 2
+    env = fg.Partial(fg.Delayed(fg.Synthetic(LINKS["logistic"], N, K), (0, 5)), 0.7)
+    agree(*play(fg.fedglb_auto(memory=memory), env))
+
+
 @pytest.mark.parametrize("epsilon", [None, 50.0])
 def test_a_proven_set_of_the_one_pass_update(epsilon):
     """With so many clients it is far from the ball."""
