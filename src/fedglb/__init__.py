@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     )
     from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
     from fedglb.parts.local_update import LocalUpdate
+    from fedglb.parts.memory import Adaptive, Forever, HalfLife
     from fedglb.parts.ridge import Evidence
     from fedglb.parts.trigger import Trigger
     from fedglb.privacy import GaussianMechanism, PrivacyStatement
@@ -98,21 +99,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient",
-    "Bank", "Bayes", "Block", "Category", "Choice", "Classification", "Client", "ClientPolicy",
-    "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting",
-    "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "Features",
-    "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Grouped", "Heterogeneous",
-    "Identity", "InvalidInput", "Iterate", "Jump", "Link", "LocalUpdate", "Logged", "Logistic",
-    "Mixture", "ModelPolicy", "Newton", "Number", "OneExchange", "OnePassRadius",
-    "OptimisticThompson", "Outliers", "Partial", "Poisson", "Policy", "PrivacyStatement",
-    "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic",
-    "Table", "Tags", "Thompson", "Trigger", "Ucb", "UniformPolicy", "async_linucb",
-    "clustered", "compare", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
-    "fedglb_personal", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
-    "fedglb_ucb_3", "fedlinucb", "load_run", "load_sweep", "load_table", "n_ecolog", "n_ofuglb",
-    "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
-    "simulate", "sweep", "to_gymnasium",
+    "AGD", "ALGORITHMS", "LBFGS", "Adaptive", "Agent", "AgentClient", "Algorithm",
+    "AsyncAgentClient", "Bank", "Bayes", "Block", "Category", "Choice", "Classification",
+    "Client", "ClientPolicy", "Clustered", "Confidence", "Coordinator", "DataUnavailable",
+    "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment",
+    "Features", "Fixed", "Forever", "GaussianMechanism", "GlobalUpdate", "Greedy", "Grouped",
+    "HalfLife", "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Jump", "Link",
+    "LocalUpdate", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton", "Number",
+    "OneExchange", "OnePassRadius", "OptimisticThompson", "Outliers", "Partial", "Poisson",
+    "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
+    "SweepFailed", "SweepResult", "Synthetic", "Table", "Tags", "Thompson", "Trigger", "Ucb",
+    "UniformPolicy", "async_linucb", "clustered", "compare", "dislinucb", "evaluate",
+    "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal", "fedglb_private",
+    "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run",
+    "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
+    "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 
@@ -138,6 +139,7 @@ _NAMES = {
     "fedglb.parts.confidence": "Confidence Fixed Iterate Mixture OnePassRadius",
     "fedglb.parts.global_update": "AGD GlobalUpdate LBFGS Newton OneExchange",
     "fedglb.parts.local_update": "LocalUpdate",
+    "fedglb.parts.memory": "Adaptive Forever HalfLife",
     "fedglb.parts.ridge": "Evidence",
     "fedglb.parts.trigger": "Trigger",
     "fedglb.privacy": "GaussianMechanism PrivacyStatement",

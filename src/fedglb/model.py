@@ -29,6 +29,9 @@ class SharedModel:
     #: clients have no models of their own
     spread: Numbers | None = None
     directions: Symmetric | None = None  # what T has beside τ²I; None: nothing
+    #: the memory in force from now on (`kernels.ageing`), if the coordinator chooses it
+    memory: Numbers | None = None
+    now: Count | None = None  # the time of this fit, if samples count less with age
 
 
 def shared_theta(model: SharedModel | None, dim: int) -> Vector:

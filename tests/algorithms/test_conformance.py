@@ -12,7 +12,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.algorithms.exchange import Exchange
-from fedglb.parts import choice, confidence, global_update, local_update, trigger
+from fedglb.parts import choice, confidence, global_update, local_update, memory, trigger
 from fedglb.parts.local_update.lazy_ons import LazyRate
 
 RATE = LazyRate(3)
@@ -48,11 +48,12 @@ PARTS = {
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),
         choice.OptimisticThompson(), choice.Bank(choice.Bayes()), choice.EpsilonGreedy(0.1),
     ],
+    memory.Memory: [memory.Forever(), memory.HalfLife(5.0), memory.Adaptive()],
 }  # fmt: skip
 MODULES = {
     local_update.LocalUpdate: local_update, global_update.GlobalUpdate: global_update,
     trigger.Trigger: trigger, confidence.Confidence: confidence,
-    choice.Choice: choice,
+    choice.Choice: choice, memory.Memory: memory,
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from fedglb.parts.confidence import Confidence
 from fedglb.parts.global_update import GlobalUpdate, Refit
 from fedglb.parts.local_update import LocalUpdate
 from fedglb.parts.local_update.lazy_ons import LazyRate
+from fedglb.parts.memory import Memory
 from fedglb.parts.trigger import Trigger
 from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.lossy_network import agreed
@@ -52,6 +53,7 @@ STORED_NAMES = {
     "ridge": {"Evidence"},
     "rate": {"LazyRate"},
     "privacy": {"Gaussian"},
+    "memory": {"Adaptive", "Forever", "HalfLife"},
 }  # fmt: skip
 
 
@@ -59,6 +61,7 @@ def test_stored_names_are_a_decision():
     axes = {
         "link": fg.Link, "local_update": LocalUpdate, "global_update": GlobalUpdate,
         "trigger": Trigger, "confidence": Confidence, "choice": Choice,
+        "memory": Memory,
     }  # fmt: skip
     found = {axis: {_stored(kind) for kind in _concrete(base)} for axis, base in axes.items()}
     single = {"problem": fg.Problem, "algorithm": fg.Algorithm, "rate": LazyRate}
@@ -118,6 +121,7 @@ def test_the_facts_of_an_agreement_are_these():
         "algorithm.choice": "Ucb",
         "algorithm.choice.ties": "first",
         "algorithm.privacy": "None",
+        "algorithm.memory": "Forever",
     }
 
 

@@ -176,8 +176,8 @@ def tables(X, y, *ends):
 def sums(name, X, y, theta, merged, *, first=0, with_hessian=True):
     gradient, hessian = np.zeros(D), np.zeros((D, D))
     loss = sum_over_clients(
-        X[None], y[None], np.array([first]), np.array([len(X)]), merged, theta,
-        FAMILIES[name].link.compiled_functions, gradient, hessian, with_hessian, True,
+        X[None], y[None], np.empty((0, 0)), np.array([first]), np.array([len(X)]), merged,
+        theta, FAMILIES[name].link.compiled_functions, gradient, hessian, with_hessian, True,
     )  # fmt: skip
     return gradient, hessian, loss
 

@@ -62,7 +62,7 @@ class Federation:
             message = queue.popleft()
             self.sent.append(message)
             self.hook(message)
-            queue.extend(self.pass_on(message))
+            queue.extend(self.pass_on(message) or ([] if queue else self.coordinator.again()))
 
     def pass_on(self, message: Message) -> list[Message]:
         """Deliver one message and return the answers."""

@@ -90,7 +90,10 @@ class Restarting(Federation):
                 continue
             twin = fg.Client.from_samples(
                 i, self.algorithm, self.setting,
-                Samples.over(client.samples.X.copy(), client.samples.y.copy(), len(client.samples)),
+                Samples.over(
+                    client.samples.X.copy(), client.samples.y.copy(), len(client.samples),
+                    client.samples.at.copy(),
+                ),
                 base=self.base[i], seed=SEED,
                 **{k: getattr(client, k) for k in ("covered", "frozen", "update", "adopted")},
                 last_t=client.last_t,
@@ -101,7 +104,15 @@ class Restarting(Federation):
 
 ALONE = {"n-ons-glm": fg.n_ons_glm(), "n-ucb-glm": fg.n_ucb_glm(), "one-ucb-glm": fg.one_ucb_glm()}
 FEW = {"few effects": fg.fedglb_auto(1.0, effects=3)}
-ALGORITHMS = one_pass() | communicating() | ALONE | FEW
+FORGETTING = {
+    "half-life": fg.fedglb_auto(1.0, memory=fg.HalfLife(4.0)),
+    "half-life, rounds": fg.fedglb_ucb(1.0, fg.LBFGS(), memory=fg.HalfLife(4.0)),
+    "adaptive": fg.fedglb_auto(0.05, effects=0, memory=fg.Adaptive((8.0, 2.0))),
+    "adaptive, rounds": fg.fedglb_mix(
+        0.2, solver=fg.OneExchange(1e-6), memory=fg.Adaptive((8.0, 2.0))
+    ),
+}
+ALGORITHMS = one_pass() | communicating() | ALONE | FEW | FORGETTING
 
 
 @pytest.mark.parametrize(

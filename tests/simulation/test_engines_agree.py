@@ -156,6 +156,22 @@ NEWER = {
         for name, part in FITS.items()
         for ridge in (1.0, fg.Evidence())
     },
+    **{
+        f"{preset.__name__}, {memory}": preset(size, memory=memory)
+        for memory in (fg.HalfLife(6.0), fg.HalfLife(1000.0))
+        for preset, size in (
+            (fg.fedglb_auto, 0.1),
+            (fg.fedglb_iterate, 0.3),
+            (fg.fedglb_ucb, 0.3),
+            (fg.fedglb_ucb_1, 5),
+            (fg.fedglb_ucb_2, 5),
+            (fg.dislinucb, 0.3),
+        )
+    },
+    "FedGLB-Mix, HalfLife": fg.fedglb_mix(0.5, memory=fg.HalfLife(6.0)),
+    "FedGLB-Auto, Adaptive": fg.fedglb_auto(memory=fg.Adaptive()),
+    "FedGLB-Auto, Adaptive, short": fg.fedglb_auto(memory=fg.Adaptive((9.0, 3.0, 1.0))),
+    "FedGLB-Mix, Adaptive": fg.fedglb_mix(0.5, memory=fg.Adaptive((9.0, 3.0, 1.0))),
     "DisLinUCB, rule of the ridge": dataclasses.replace(fg.dislinucb(0.3), ridge=fg.Evidence()),
 }
 SOLVED = {
@@ -251,6 +267,17 @@ def test_arms_that_are_played_again_and_again(name):
         played = len(np.unique(reference.client(0).samples.X, axis=0))
         assert (played > MOST) == goes_over
         assert kept == (-1 if goes_over else played)
+
+
+@pytest.mark.parametrize("memory", [fg.HalfLife(6.0), fg.Adaptive((9.0, 3.0, 1.0))], ids=str)
+def test_samples_that_count_less_with_age(memory):
+    """Of arms that recur and have effects; with late rewards, and clients that do not act."""
+    reference, compiled = play(fg.fedglb_auto(memory=memory), from_a_pool(3, 80), horizon=80)
+    run = agree(reference, compiled)
+    assert run.updates["t"].to_list()[-1] > 70  # updates do not dry up
+    assert reference.coordinator.model.effects.size > 2
+    env = fg.Partial(fg.Delayed(fg.Synthetic(LINKS["logistic"], N, K), (0, 5)), 0.7)
+    agree(*play(fg.fedglb_auto(memory=memory), env))
 
 
 @pytest.mark.parametrize("epsilon", [None, 50.0])

@@ -13,6 +13,7 @@ from fedglb.parts.confidence.base import check_noise
 from fedglb.parts.effects import SHARE
 from fedglb.parts.global_update import GlobalUpdate, OneExchange
 from fedglb.parts.local_update import Calibrated, LocalUpdate
+from fedglb.parts.memory import Adaptive, Forever, Memory
 from fedglb.parts.ridge import Evidence
 from fedglb.parts.spread import Pooled
 from fedglb.parts.trigger import Never, Trigger
@@ -59,6 +60,9 @@ class Algorithm:
         send each sample once, on a schedule: see `fedglb_private`.
     spread
         How far clients' own models may be from the shared one; with `Personal` clients only.
+    memory
+        How long samples count: `Forever`, `HalfLife` or `Adaptive`, a part of
+        `fedglb.parts.memory`.
 
     Raises
     ------
@@ -94,6 +98,7 @@ class Algorithm:
     choice: Choice = field(default_factory=Ucb)
     privacy: GaussianMechanism | None = None
     spread: Pooled | None = None
+    memory: Memory = field(default_factory=Forever)
 
     def __post_init__(self) -> None:
         if not isinstance(self.ridge, Evidence):
@@ -106,6 +111,7 @@ class Algorithm:
         instance("trigger", self.trigger, Trigger, "Event(10.0)")
         instance("confidence", self.confidence, Confidence, "fg.Fixed(0.3)")
         instance("choice", self.choice, Choice, "fg.Ucb()")
+        instance("memory", self.memory, Memory, "fg.HalfLife(100.0)")
         never = isinstance(self.trigger, Never)
         if self.global_update is None and not never:
             raise InvalidInput("trigger", self.trigger, "Never() if the solver is None")
@@ -133,6 +139,8 @@ class Algorithm:
         if (self.spread is not None) != self.local_update.personal:
             allowed = f"{'a rule, Pooled(),' if self.spread is None else 'None'} with {local}"
             raise InvalidInput("spread", self.spread, allowed)
+        if self.memory.forgets:
+            self._check_memory(solver)
         if not issubclass(self.local_update.state_type, self.confidence.state_type):
             allowed = f"a radius that fits the local update {local}, or Fixed(alpha)"
             raise InvalidInput("confidence", self.confidence, allowed)
@@ -155,6 +163,20 @@ class Algorithm:
             allowed = f"a solver whose models lie in the ball, for {self.confidence}"
             raise InvalidInput("solver", solver, allowed)
         solver.course.check(self.trigger, self.confidence)
+
+    def _check_memory(self, solver: GlobalUpdate | None) -> None:
+        """Raise unless global updates can weigh samples by their age."""
+        if self.privacy is not None:
+            allowed = "Forever() with privacy: what was released cannot be weighed anew"
+        elif solver is None or not solver.refits:
+            allowed = "Forever(): old samples count less in updates that fit all samples again"
+        elif isinstance(self.memory, Adaptive) and not solver.starts_at_model:
+            allowed = (
+                "HalfLife(...), or OneExchange() as the solver: others get no sums to judge by"
+            )
+        else:
+            return
+        raise InvalidInput("memory", self.memory, allowed)
 
     def _check_privacy(self, privacy: GaussianMechanism) -> None:
         """Raise unless clients' messages and their timing can be made private."""
@@ -286,6 +308,8 @@ class Algorithm:
             notes += self.confidence.federation_caveats
         if self.ridge_rule is not None and self.confidence.sub_gaussian:
             notes += ("a ridge chosen from the data: this radius is proven for a fixed one",)
+        if self.memory.forgets:
+            notes += (f"{self.memory}: what is proven is proven for samples that all count alike",)
         if self.privacy is not None and self.local_update.learns:
             notes += (
                 "clients choose by their own samples between updates: privacy is for recorded "

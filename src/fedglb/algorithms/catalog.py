@@ -28,6 +28,7 @@ from fedglb.parts.choice import (
 )
 from fedglb.parts.confidence import Confidence, Fixed, Iterate, OnePassRadius
 from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
+from fedglb.parts.memory import Adaptive, Forever, HalfLife, Memory
 from fedglb.parts.ridge import Evidence
 from fedglb.privacy import GaussianMechanism
 
@@ -41,12 +42,16 @@ CHOICES: dict[str, type[Choice]] = {
     "optimistic-thompson": OptimisticThompson,
     "epsilon-greedy": EpsilonGreedy, "bank": Bank,
 }  # fmt: skip
+MEMORIES: dict[str, type[Memory]] = {
+    "forever": Forever, "half-life": HalfLife, "adaptive": Adaptive,
+}  # fmt: skip
 RADII = ("lemma", "iterate", "one-pass", "fixed")
 #: How options that must be given are written.
 _EXAMPLES = {
     "epsilon-greedy": 'epsilon-greedy:0.1, or {name = "epsilon-greedy", epsilon = 0.1}',
     "bank": '{name = "bank", index = "bayes", factor = 8.0}',
     "privacy": "{epsilon = 1.0, delta = 1e-6}",
+    "half-life": 'half-life:100, or {name = "half-life", half_life = 100.0}',
 }
 #: The column of a sweep's tables with the first λ, where a rule chooses it.
 RIDGE_START = "ridge_start"
@@ -86,8 +91,8 @@ def all_parameters() -> dict[str, type]:
 def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     """Build an algorithm from the name of a preset, or a `module:function` path, and parameters.
 
-    `solver`, `confidence`, `choice`, `ridge` and `privacy` take the arguments of the functions with
-    these names, also for a user's function.
+    `solver`, `confidence`, `choice`, `ridge`, `privacy` and `memory` take the arguments of the
+    functions with these names, also for a user's function.
 
     Examples
     --------
@@ -99,7 +104,7 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     check_options(preset, given, parameters(preset))
     makers = {
         "solver": solver, "confidence": confidence, "choice": choice, "ridge": ridge,
-        "privacy": privacy,
+        "privacy": privacy, "memory": memory,
     }  # fmt: skip
     chosen = dict(given)
     for key, make in makers.items():
@@ -169,16 +174,34 @@ def choice(spec: object) -> Choice:
     >>> choice({"name": "epsilon-greedy", "epsilon": 0.1, "rule": "ucb"})
     EpsilonGreedy(epsilon=0.1, rule=Ucb(ties='random'))
     """
-    if isinstance(spec, str) and ":" in spec:
-        name, _, value = spec.partition(":")
-        if name in CHOICES:  # else it is a path
-            first = next(iter(takes(CHOICES[name])), "number")
-            try:
-                spec = {"name": name, first: float(value)}
-            except ValueError:
-                raise InvalidInput((), spec, f"a number after {name}:, e.g. sigma:3") from None
+    spec = _with_number(spec, CHOICES, "sigma:3")
     own = _own_part(spec, Choice, "fg.Ucb()")  # type: ignore[type-abstract]
     return _named_part("rule", spec, CHOICES) if own is None else own
+
+
+def _with_number(spec: object, known: Mapping[str, type], example: str) -> object:
+    """Return a part's name and number, "name:number", as a table; other specs as they are."""
+    name, colon, value = spec.partition(":") if isinstance(spec, str) else ("", "", "")
+    if not colon or name not in known:  # else it is a path
+        return spec
+    first = next(iter(takes(known[name])), "number")
+    try:
+        return {"name": name, first: float(value)}
+    except ValueError:
+        raise InvalidInput((), spec, f"a number after {name}:, e.g. {example}") from None
+
+
+def memory(spec: object) -> Memory:
+    """Build a memory from its name, its name and a number, a table or a part.
+
+    Examples
+    --------
+    >>> memory("half-life:100"), memory({"name": "adaptive", "half_lives": [64.0, 16.0]})
+    (HalfLife(half_life=100.0), Adaptive(half_lives=(64.0, 16.0)))
+    """
+    if isinstance(spec, Memory):
+        return spec
+    return _named_part("memory", _with_number(spec, MEMORIES, "half-life:100"), MEMORIES)
 
 
 def ridge(spec: object) -> Any:
@@ -216,7 +239,7 @@ def _changed(part: Any) -> dict[str, Any]:
 
 
 def as_table(part: Any) -> dict[str, Any]:
-    """Return a solver or a choice rule as a table of a file; empty if it has no name.
+    """Return a solver, a choice rule or a memory as a table of a file; empty if it has no name.
 
     Examples
     --------
@@ -224,7 +247,8 @@ def as_table(part: Any) -> dict[str, Any]:
     >>> as_table(fg.AGD(stop="fixed", rounds=20))
     {'name': 'agd', 'stop': 'fixed', 'rounds': 20}
     """
-    names = {kind: name for known in (SOLVERS, CHOICES) for name, kind in known.items()}
+    tables: tuple[Mapping[str, type], ...] = (SOLVERS, CHOICES, MEMORIES)
+    names = {kind: name for known in tables for name, kind in known.items()}
     return {"name": names[type(part)], **_changed(part)} if type(part) in names else {}
 
 

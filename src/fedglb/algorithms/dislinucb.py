@@ -10,6 +10,7 @@ from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence, Linear
 from fedglb.parts.global_update import ClosedForm
 from fedglb.parts.local_update import Ridge
+from fedglb.parts.memory import Forever, Memory
 from fedglb.parts.trigger import Clock, Event
 
 
@@ -22,6 +23,7 @@ def dislinucb(
     confidence: Confidence[Any] | None = None,
     clock: Clock = "steps",
     choice: Choice | None = None,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """DisLinUCB: ridge regression on the rewards, with sums over all clients at a client's request.
 
@@ -48,4 +50,5 @@ def dislinucb(
         delta=delta,
         exploration=exploration,
         choice=Ucb("first") if choice is None else choice,
+        memory=Forever() if memory is None else memory,
     )

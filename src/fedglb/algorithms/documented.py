@@ -40,6 +40,10 @@ PARAMETERS = {
         "None (default). Other values are refused: an event trigger leaks raw samples. "
         "`fedglb_private` has updates on a schedule."
     ),
+    "memory": (
+        "How long samples count. None (default): ``Forever()``; ``HalfLife(h)``, or `Adaptive`, "
+        "which needs `OneExchange` as the solver."
+    ),
     "tolerance": (
         "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one takes "
         "more passes over the samples and makes the radius smaller, which includes the error of "

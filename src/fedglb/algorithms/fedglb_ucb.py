@@ -11,6 +11,7 @@ from fedglb.parts.confidence import Confidence, FedGLBRadius, GlobalModel, LazyO
 from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
 from fedglb.parts.local_update import Frozen, LazyOns, Ons
 from fedglb.parts.local_update.lazy_ons import LazyRate
+from fedglb.parts.memory import Forever, Memory
 from fedglb.parts.trigger import Clock, Event, Schedule
 from fedglb.privacy import GaussianMechanism
 
@@ -26,6 +27,7 @@ def fedglb_ucb(
     clock: Clock = "steps",
     privacy: GaussianMechanism | None = None,
     choice: Choice | None = None,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB-UCB: clients learn by online Newton steps, and together at a client's request.
 
@@ -57,6 +59,7 @@ def fedglb_ucb(
         exploration=exploration,
         privacy=privacy,
         choice=Ucb("first") if choice is None else choice,
+        memory=Forever() if memory is None else memory,
     )
 
 
@@ -73,6 +76,7 @@ def fedglb_ucb_1(
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     choice: Choice | None = None,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₁: clients play the last global model, and learn only by scheduled fits.
 
@@ -96,6 +100,7 @@ def fedglb_ucb_1(
         delta=delta,
         exploration=exploration,
         choice=Ucb("first") if choice is None else choice,
+        memory=Forever() if memory is None else memory,
     )
 
 
@@ -112,6 +117,7 @@ def fedglb_ucb_2(
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     choice: Choice | None = None,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₂: FedGLB-UCB with global updates on a schedule instead of by event.
 
@@ -137,6 +143,7 @@ def fedglb_ucb_2(
         delta=delta,
         exploration=exploration,
         choice=Ucb("first") if choice is None else choice,
+        memory=Forever() if memory is None else memory,
     )
 
 

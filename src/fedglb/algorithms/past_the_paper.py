@@ -17,6 +17,7 @@ from fedglb.parts.choice import Bayes, Choice, OptimisticThompson, Ucb
 from fedglb.parts.confidence import Confidence, Iterate, Mixture, Posterior
 from fedglb.parts.global_update import GlobalUpdate, OneExchange, OnePass
 from fedglb.parts.local_update import Anchored, Calibrated, FrozenHessian, Personal
+from fedglb.parts.memory import Forever, Memory
 from fedglb.parts.ridge import Evidence
 from fedglb.parts.spread import Pooled
 from fedglb.parts.trigger import Clock, Event, Geometric
@@ -32,6 +33,7 @@ def fedglb_iterate(
     delta: float = 0.01,
     choice: Choice | None = None,
     clock: Clock = "own samples",
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB-UCB around the Newton iterate, with a trigger that counts a client's own samples.
 
@@ -51,7 +53,15 @@ def fedglb_iterate(
     (Iterate(), Event(threshold=1.0, clock='own samples', max_gain=inf, share=inf))
     """
     repaired = fedglb_ucb(
-        threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice or Ucb()
+        threshold,
+        solver,
+        exploration,
+        ridge,
+        delta,
+        Iterate(),
+        clock,
+        choice=choice or Ucb(),
+        memory=memory,
     )
     return replace(repaired, name="FedGLB-Iterate")
 
@@ -90,6 +100,7 @@ def fedglb_mix(
     delta: float = 0.01,
     privacy: GaussianMechanism | None = None,
     confidence: Confidence[Any] | None = None,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB with the sets of likelihood-ratio mixtures: proven radii without a multiplier.
 
@@ -120,6 +131,7 @@ def fedglb_mix(
         ridge=ridge,
         delta=delta,
         privacy=privacy,
+        memory=Forever() if memory is None else memory,
     )
 
 
@@ -157,6 +169,7 @@ def fedglb_auto(
     privacy: GaussianMechanism | None = None,
     confidence: Confidence[Any] | None = None,
     effects: int = 1024,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB for applications: no S, c_μ, R or exploration to choose.
 
@@ -186,6 +199,7 @@ def fedglb_auto(
         choice=OptimisticThompson() if choice is None else choice,
         ridge=Evidence() if ridge is None else ridge,
         privacy=privacy,
+        memory=Forever() if memory is None else memory,
     )
 
 
@@ -209,6 +223,7 @@ def fedglb_personal(
     choice: Choice | None = None,
     effects: int = 1024,
     spikes: bool = False,
+    memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB for clients that differ: each has a model of its own, around the shared one.
 
@@ -229,7 +244,7 @@ def fedglb_personal(
     True
     """
     return replace(
-        fedglb_auto(threshold, choice),
+        fedglb_auto(threshold, choice, memory=memory),
         name="FedGLB-Personal",
         local_update=Personal(effects),
         trigger=Event(threshold, "own samples", share=0.5),

@@ -18,6 +18,7 @@ import typer
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import (
     CHOICES,
+    MEMORIES,
     RADII,
     SOLVERS,
     all_parameters,
@@ -53,7 +54,7 @@ _FLOATS = ("radius", "noise", "curvature")
 #: The possible values of keys with named values, for completion.
 _VALUES: dict[str, Iterable[str]] = {
     "solver": SOLVERS, "choice": CHOICES, "confidence": RADII, "link": LINKS,
-    "clock": get_args(Clock),
+    "clock": get_args(Clock), "memory": MEMORIES,
 }  # fmt: skip
 _NAMES = ("message", "direction")  # columns of the ledger that hold text
 

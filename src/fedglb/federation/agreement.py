@@ -21,6 +21,7 @@ from fedglb.federation.names import one_line
 from fedglb.links import Link
 from fedglb.model import triangle_size
 from fedglb.parts.global_update import AGD
+from fedglb.parts.memory import Adaptive
 from fedglb.parts.trigger import Geometric
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
@@ -147,6 +148,10 @@ class Agreement:
                 "lose their file"
             )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
+        memory = self.algorithm.memory
+        if isinstance(memory, Adaptive) and memory.half_lives is None:
+            allowed = "Adaptive(half_lives=...) in seconds, e.g. of 30 days, a week, a day"
+            raise InvalidInput(("algorithm", "memory"), memory, allowed)
         self._check_privacy()
         self._check_sums()
         _ = self.setting  # raises if the algorithm needs a horizon
@@ -163,6 +168,9 @@ class Agreement:
         if self.minimum is None:
             return
         integer("minimum", self.minimum, at_least=3, at_most=self.max_clients)
+        if self.algorithm.memory.forgets:
+            allowed = "Forever() with secure sums: a sum that was released is not weighed anew"
+            raise InvalidInput(("algorithm", "memory"), self.algorithm.memory, allowed)
         solver = self.algorithm.global_update
         if solver is None or not solver.one_pass:
             allowed = (

@@ -34,7 +34,7 @@ from fedglb.kernels.effects import (
 from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
 from fedglb.kernels.linalg import dot, invert, matvec, norm, quadratic
 from fedglb.kernels.merge import Merged
-from fedglb.kernels.sums import add_model_sums
+from fedglb.kernels.sums import BLOCK, SCRATCH_ROWS, add_blocks, add_model_sums, mirror
 from fedglb.typing import FloatArray, IntArray
 
 #: Places in a state, behind those of `parts.local_update.anchored`. In `vectors`: where samples are
@@ -246,9 +246,39 @@ def spread_arrow(
 
 
 @kernel
+def sum_at(
+    X: FloatArray,
+    y: FloatArray,
+    weights: FloatArray,
+    anchor: FloatArray,
+    functions: IntArray,
+    gradient: FloatArray,
+    hessian: FloatArray,
+    merged: Merged,
+    i: int,
+    table: FloatArray,
+    buckets: float,
+    at_zero: float,
+) -> None:
+    """Add a client's derivatives at its anchor, over all rows; `weights` as in `sum_own`."""
+    if weights.size == 0:
+        add_model_sums(
+            X, y, X.shape[0], anchor, functions, gradient, hessian, merged, i, table, buckets,
+            at_zero,
+        )  # fmt: skip
+        return
+    scratch = np.empty((SCRATCH_ROWS + anchor.shape[0], BLOCK))
+    add_blocks(
+        X, y, weights, anchor, functions, gradient, hessian, True, scratch, table, buckets, at_zero
+    )
+    mirror(hessian)
+
+
+@kernel
 def sum_own(
     X: FloatArray,
     y: FloatArray,
+    weights: FloatArray,
     counts: IntArray,
     vectors: FloatArray,
     matrices: FloatArray,
@@ -271,13 +301,14 @@ def sum_own(
 ) -> None:
     """Sum each client's samples at its own model, and write what it sends, at the shared θ.
 
-    `known` is the shared model's rows of effects. Client i's first `counts`[i] samples count.
-    Kept for the adoption: `anchors`, `own_hessians`, `own_gradients` and `own_tables`. A client
-    with a wider prior is summed at its `UNGUARDED` model, too: at its own, the quadratic that
-    stands for its likelihood is lower at the others' model than the likelihood is, so that it would
-    never come back.
+    `known` is the shared model's rows of effects. Client i's first `counts`[i] samples count, each
+    with its weight, which is in y already, or 1 where there are no `weights`. Kept for the
+    adoption: `anchors`, `own_hessians`, `own_gradients` and `own_tables`. A client with a wider
+    prior is summed at its `UNGUARDED` model, too: at its own, the quadratic that stands for its
+    likelihood is lower at the others' model than the likelihood is, so that it would never come
+    back.
     """
-    d = theta.shape[0]
+    d, none = theta.shape[0], np.empty(0)
     for i in range(counts.shape[0]):
         n, anchor, table = counts[i], anchors[i], own_tables[i]
         for j in range(d):
@@ -293,9 +324,11 @@ def sum_own(
         if table.size > 0:
             copy_anchors(state, anchor, True, table)
             keep_near(known, d, table)
-        add_model_sums(
-            X[i, :n], y[i, :n], n, anchor, functions, own_gradients[i], own_hessians[i], merged,
-            i, table, buckets, at_zero,
+        own_X, own_y = X[i, :n], y[i, :n]
+        own_weights = weights[i, :n] if weights.size > 0 else none
+        sum_at(
+            own_X, own_y, own_weights, anchor, functions, own_gradients[i], own_hessians[i],
+            merged, i, table, buckets, at_zero,
         )  # fmt: skip
         if state[GUARD] != 0.0 or state[GUARD_EFFECTS] != 0.0:
             test = test_tables[i]
@@ -308,8 +341,8 @@ def sum_own(
                 for row in range(int(test[COUNT])):
                     at = ROWS + row * (d + CROSS)
                     test[at + EFFECT] = effect_in(known, d, test[at])
-            add_model_sums(
-                X[i, :n], y[i, :n], n, vectors[i, UNGUARDED], functions, test_gradients[i],
+            sum_at(
+                own_X, own_y, own_weights, vectors[i, UNGUARDED], functions, test_gradients[i],
                 test_hessians[i], merged, i, test, buckets, at_zero,
             )  # fmt: skip
         to_send(
@@ -848,6 +881,7 @@ def with_own(
 def complete(
     X: FloatArray,
     y: FloatArray,
+    weights: FloatArray,
     covered: int,
     vectors: FloatArray,
     matrices: FloatArray,
@@ -872,8 +906,8 @@ def complete(
         if table.shape[0] > 0:
             buckets = counters[BUCKET_COUNT]
             copy_anchors(counters, anchor, False, table)
-        add_model_sums(
-            X[:covered], y[:covered], covered, anchor, functions, gradient, hessian, merged, 0,
+        sum_at(
+            X[:covered], y[:covered], weights, anchor, functions, gradient, hessian, merged, 0,
             table, buckets, at_zero,
         )  # fmt: skip
     with_own(vectors, matrices, counters, hessian, gradient, table, covered, concordance)

@@ -281,6 +281,7 @@ def map1(function: int, z: FloatArray) -> FloatArray:
 def sum_over_clients(
     X: FloatArray,
     y: FloatArray,
+    weights: FloatArray,
     first: IntArray,
     last: IntArray,
     merged: Merged,
@@ -295,6 +296,7 @@ def sum_over_clients(
 
     `X` is (N, ·, d) and `y` (N, ·); client i's samples are the rows first[i] … last[i] − 1. Where
     these are all of its samples, `merged` is brought up to date, and summed over if few differ.
+    `weights` is empty, or has a weight for each sample, by which its reward in `y` is multiplied.
     """
     d = theta.shape[0]
     own_gradient = np.empty(d)
@@ -304,7 +306,9 @@ def sum_over_clients(
     loss = 0.0
     for i in range(X.shape[0]):
         own_X, own_y, times = X[i, first[i] : last[i]], y[i, first[i] : last[i]], once
-        if first[i] == 0:
+        if weights.size > 0:
+            times = weights[i, first[i] : last[i]]
+        elif first[i] == 0:
             merge(merged, i, own_X, own_y)
             k = merged.different[i]
             if k >= 0:

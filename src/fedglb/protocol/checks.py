@@ -20,6 +20,7 @@ from fedglb.kernels.personal import SENT
 from fedglb.links import Link
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Query
+from fedglb.parts.memory import Adaptive
 from fedglb.protocol.messages import ClientId, Covariance, Derivatives, ModelSums
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -306,8 +307,13 @@ def _rows(
     return rows
 
 
-def check_derivatives(message: Derivatives, batch: Batch, limits: Limits, setting: Setting) -> None:
-    """Raise unless these can be the sums over `batch` for `limits.query`."""
+def check_derivatives(
+    message: Derivatives, batch: Batch, limits: Limits, setting: Setting, *, weighed: bool = False
+) -> None:
+    """Raise unless these can be the sums over `batch` for `limits.query`.
+
+    `weighed`: samples have weights of at most 1, the same ones as in the batch.
+    """
     d, query = setting.problem.dim, limits.query
     gradient = array("gradient", message.gradient, (d,))
     hessian = _exactly("hessian", message.hessian, (d, d), wanted=query.hessian)
@@ -319,7 +325,10 @@ def check_derivatives(message: Derivatives, batch: Batch, limits: Limits, settin
     if hessian is not None:
         _check_hessian(hessian, batch, limits.slope)
     if message.loss is not None:
-        _check_loss(message.loss, batch.samples, limits.loss)
+        low, high = limits.loss
+        if weighed:  # the sum of the weights is anything up to n
+            low, high = min(low, 0.0), max(high, 0.0)
+        _check_loss(message.loss, batch.samples, (low, high))
 
 
 def _check_sum(argument: str, value: FloatArray, batch: Batch, largest: float) -> None:
@@ -411,6 +420,25 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
     T = _exactly("directions", model.directions, (d, d), wanted=spikes)
     if T is not None:
         _definite("directions", T + (1e-9 + 1e-9 * trace(T)) * np.eye(d))
+    _check_memory(model, algorithm)
+
+
+def _check_memory(model: SharedModel, algorithm: Algorithm) -> None:
+    """Raise unless the memory is a row of rates and times, if the coordinator chooses it."""
+    if (model.now is not None) != algorithm.memory.forgets:
+        raise InvalidInput("now", model.now, "a time if samples count less with age, else None")
+    if model.now is not None:
+        integer("now", model.now, at_least=0)
+    row, memory = model.memory, algorithm.memory
+    if (row is not None) != isinstance(memory, Adaptive):
+        given = "missing" if row is None else "given"
+        raise InvalidInput("memory", given, "a row of numbers if it is adaptive, else no value")
+    if row is None:
+        return
+    rates, times = array("memory", row, (None,))[::2], row[1::2]
+    if row.size % 2 == 0 or np.any(rates < 0.0) or np.any(np.diff(times) < 0.0):
+        allowed = "rates of at least 0, and between them times that do not fall"
+        raise InvalidInput("memory", row.tolist(), allowed)
 
 
 def _check_effects(effects: FloatArray | None, algorithm: Algorithm, setting: Setting) -> None:

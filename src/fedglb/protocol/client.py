@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
+from fedglb.kernels.ageing import thinned, weigh
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.sums import sum_over_clients
 from fedglb.model import shared_theta
@@ -30,7 +31,7 @@ from fedglb.protocol.messages import (
 from fedglb.protocol.one_pass import Batches
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
-from fedglb.protocol.personal_sums import Learners, PersonalSums
+from fedglb.protocol.personal_sums import Learners, PersonalSums, weighted
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -57,7 +58,7 @@ class Adoption:
         """
         samples, choosing = samples.so_far(), self.choosing
         first, self.taken = max(self.taken, self.covered), len(samples)
-        choosing.algorithm.local_update.replay(choosing.setting, self.state, samples, first)
+        replay(choosing, self.state, samples, self.covered, first)
         if self.sums is not None:
             self.sums.add(samples)
 
@@ -121,9 +122,9 @@ class Client(Learner):
         self.frozen = 0  # number in the update in progress
         self.update = 0  # the update in progress, or the client's last one
 
-    def _learn(self, x: FloatArray, y: float) -> None:
+    def _learn(self, x: FloatArray, y: float, at: float = 0.0) -> None:
         """Append a sample, add it to the sums, and let the local update learn from it."""
-        super()._learn(x, y)
+        super()._learn(x, y, at)
         self.sums.add(self.samples)
 
     def absorb(self, X: ArrayLike, y: ArrayLike, ids: Sequence[int | str] | None = None) -> None:
@@ -190,20 +191,22 @@ class Client(Learner):
         if self.batches is not None:
             return self._release(self.batches)
         if self.personal is not None:
-            frozen = self._sum_at_own(self.personal, message.model)
+            frozen = self._sum_at_own(self.personal, message.model, message.now)
             return [*self.personal.answers(_stacked(frozen), [self.id], self.update).values()]
         theta = None
         if self.sums.at_model and message.model != self.adopted:
             theta = np.zeros(self.setting.problem.dim)  # the coordinator has lost its model
-        return [self.sums.of_first(self.samples, self.frozen, theta).answer(self.id, self.update)]
+        sums = self.sums.of_first(self.samples, self.frozen, theta, message.now)
+        return [sums.answer(self.id, self.update)]
 
-    def _sum_at_own(self, personal: PersonalSums, model: int) -> LocalState:
-        """Sum the frozen samples at the client's own model, for an update from `model`.
+    def _sum_at_own(self, personal: PersonalSums, model: int, now: int) -> LocalState:
+        """Sum the frozen samples at the client's own model, for an update from `model` at `now`.
 
         Returns the state in which they were frozen; after a restart it is computed again.
         """
         if self.frozen_state is None:
-            samples = Samples.over(self.samples.X, self.samples.y, self.frozen)
+            known = self.samples.so_far()
+            samples = Samples.over(known.X, known.y, self.frozen, known.at)
             again = Client.from_samples(
                 self.id, self.algorithm, self.agreed, samples, self.base, self.seed,
                 covered=min(self.covered, self.frozen),
@@ -211,8 +214,11 @@ class Client(Learner):
             self.frozen_state = again.state
         if self._summed != (self.update, model):
             shared = self.frozen_state.base if model else None
-            X, y, counts = self.samples.X[None], self.samples.y[None], np.array([self.frozen])
-            personal.take(_stacked(self.frozen_state), X, y, counts, shared)
+            X, counts = self.samples.X[None, : self.frozen], np.array([self.frozen])
+            weights = self.sums.weights(self.samples, self.frozen, now)
+            y = weighted(self.samples.y[: self.frozen], weights)[None]
+            each = weights[None] if weights.size else np.empty((0, 0))
+            personal.take(_stacked(self.frozen_state), X, y, each, counts, shared)
             self._summed = (self.update, model)
         return self.frozen_state
 
@@ -269,6 +275,7 @@ class Client(Learner):
         if self.personal is not None:
             return self._summed == (message.update, message.model)
         at_hand = not self.sums.at_model or message.model == self.adopted
+        at_hand &= self.sums.memory is None
         return at_hand and self.frozen == len(self.samples)
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
@@ -282,12 +289,16 @@ class Client(Learner):
         theta = array("theta", message.theta, (d,))
         first = integer("since", message.since, at_least=0, at_most=self.frozen)
         X, y = self.samples.X, self.samples.y
+        weights = self.sums.weights(self.samples, self.frozen, message.now)
+        if weights.size:
+            y = y[: self.frozen] * weights
         if self.merged is None:
             self.merged = Merged.empty(1, d)
         gradient, hessian = np.zeros(d), np.zeros((d, d))
         loss = sum_over_clients(
-            X[None], y[None], np.array([first]), np.array([self.frozen]), self.merged, theta,
-            link.compiled_functions, gradient, hessian, message.hessian, message.loss,
+            X[None], y[None], weights[None], np.array([first]), np.array([self.frozen]),
+            self.merged, theta, link.compiled_functions, gradient, hessian, message.hessian,
+            message.loss,
         )  # fmt: skip
         return [
             Derivatives(
@@ -332,8 +343,8 @@ class Client(Learner):
         else:
             self.algorithm.local_update.adopt(choosing.setting, state, message.model)
             base = _stored(self.algorithm.local_update, state)
-            if self.sums.at_model:
-                sums = OwnSums(self.algorithm, self.agreed, message.model, covered)
+        if self.sums.at_model:
+            sums = OwnSums(self.algorithm, self.agreed, message.model, covered)
         adoption = Adoption(message.update, covered, choosing, base, state, sums)
         adoption.catch_up(self.samples)
         return adoption
@@ -347,13 +358,18 @@ class Client(Learner):
         """
         answered = covered > 0 and self.update == message.update
         if answered and self._summed[0] != self.update:  # after a restart
-            self._sum_at_own(personal, self.adopted)
+            self._sum_at_own(personal, self.adopted, message.model.now or 0)
         counts = np.array([covered if answered else 0])
         personal.adopt(_stacked(state), message.model, counts, prior_only=True)
         state.base = message.model
         prior = _stored(self.algorithm.local_update, state)
-        personal.complete(state, self.samples, covered)
+        personal.complete(state, self.samples, self._covered_weights(state, covered), covered)
         return prior
+
+    def _covered_weights(self, state: LocalState, covered: int) -> FloatArray:
+        """Return the weights of the first samples in the model of a state; none if all count 1."""
+        now = 0 if state.base is None else state.base.now or 0
+        return self.sums.weights(self.samples, covered, now)
 
     def install(self, adoption: Adoption) -> None:
         """Use a state from `prepare`, with the samples that have come since.
@@ -420,8 +436,9 @@ class Client(Learner):
         client._hold(samples, state, numbers)
         if client.personal is not None and base is not None:
             client.base = base
-            client.personal.complete(state, samples, client.covered)
-        local.replay(client.setting, client.state, samples, client.covered)
+            weights = client._covered_weights(state, client.covered)
+            client.personal.complete(state, samples, weights, client.covered)
+        replay(client.choosing, client.state, samples, client.covered, client.covered)
         return client
 
     def to_arrays(self) -> Arrays:
@@ -431,6 +448,7 @@ class Client(Learner):
             "y": self.samples.y.copy(),
             "sums": self.sums.matrix.copy(),
             "vector_sums": self.sums.vector.copy(),
+            **({"at": self.samples.at.copy()} if self.algorithm.memory.forgets else {}),
             **{name: np.array(getattr(self, name)) for name in _NUMBERS},
             **prefixed(_stored(self.algorithm.local_update, self.state), "state"),
             **({"bank": np.array(self.bank)} if self.bank else {}),
@@ -471,7 +489,8 @@ class Client(Learner):
         state = _restored(algorithm.local_update, setting, nested(arrays, "state"))
         numbers = {name: int(arrays[name]) for name in _NUMBERS}
         client = cls(id, algorithm, setting, seed, noise)
-        client._hold(Samples.over(X, y, len(y)), state, numbers)
+        at = np.array(arrays["at"]) if "at" in arrays else None
+        client._hold(Samples.over(X, y, len(y), at), state, numbers)
         client.bank = float(arrays.get("bank", 0.0))
         if frozen := nested(arrays, "frozen_state"):
             client.frozen_state = _restored(algorithm.local_update, setting, frozen)
@@ -483,6 +502,27 @@ class Client(Learner):
 def _stacked(state: LocalState) -> Learners:
     """Return views of one state, as those of one client."""
     return Learners(state.vectors[None], state.matrices[None], state.counters[None])
+
+
+def replay(
+    choosing: Choosing, state: LocalState, samples: Samples, covered: int, first: int
+) -> None:
+    """Learn the samples from `first` on, of those that the state's model does not cover.
+
+    Where old samples count less, so many of those that are older than the model are learned that
+    their number follows the sum of their weights.
+    """
+    local, model = choosing.algorithm.local_update, state.base
+    memory = choosing.algorithm.memory.in_force(model)
+    if memory is not None and model is not None and covered < len(samples):
+        assert model.now is not None
+        last = np.array([len(samples) - covered])
+        taken = thinned(weigh(memory, samples.at[None, covered:], last, float(model.now))[0])
+        kept = covered + np.flatnonzero(taken)
+        if kept.size < last[0]:
+            first = int(np.searchsorted(kept, first))
+            samples = Samples.over(samples.X[kept], samples.y[kept], kept.size)
+    local.replay(choosing.setting, state, samples, first)
 
 
 def _stored(local: LocalUpdate[Any], state: LocalState) -> Arrays:

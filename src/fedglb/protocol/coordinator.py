@@ -13,6 +13,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Holding
+from fedglb.parts.memory import Adaptive, Filters, NewSums
 from fedglb.protocol.checks import LARGEST, check_identities, reward_range
 from fedglb.protocol.messages import (
     BatchSums,
@@ -38,7 +39,7 @@ from fedglb.protocol.persistence import (
 )
 from fedglb.protocol.update import IDLE, Contribution, Update, UpdateRecord
 from fedglb.setting import Setting
-from fedglb.typing import IntArray
+from fedglb.typing import FloatArray, IntArray
 
 _NUMBERS = ("syncs", "rounds", "started", "finished", "t")
 
@@ -108,10 +109,14 @@ class Coordinator:
         self.holdings: dict[ClientId, Holding] = {}  # used if only clients that lag get the model
         self.releases: dict[int, SumOfReleases] = {}  # of one-pass updates, by their numbers
         self.update: Update | None = None  # the one in progress
+        memory, d = algorithm.memory, setting.problem.dim
+        self.filters = Filters.begin(memory, d) if isinstance(memory, Adaptive) else None
         self.last_update: UpdateRecord | None = None  # the last successful one
         self.started = 0  # the number of the last update that began
         self.finished = 0  # the number of the last successful update
         self.t = 0  # the step of the last update that began
+        #: the time by which samples age, if it is not the step; the caller sets it
+        self.now: int | None = None
         self.syncs = 0  # successful updates
         self.rounds = 0  # rounds of all updates that are over
 
@@ -299,6 +304,21 @@ class Coordinator:
         self.update.accept_total(clients, numbers)
         return self._go_on(self.update)
 
+    def again(self) -> list[Message]:
+        """Begin another update at once if the last one changed the memory: sums with new weights.
+
+        Returns
+        -------
+        list of Message
+            A request to every member, or nothing.
+        """
+        return self.begin(self.t) if self.repeats else []
+
+    @property
+    def repeats(self) -> bool:
+        """Whether another update is to follow at once, for the sums with new weights."""
+        return self.filters is not None and self.filters.switched and self.update is None
+
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
         """Begin a global update in step t, at the request of `client` if not None.
 
@@ -387,7 +407,7 @@ class Coordinator:
         update = self.update
         assert update is not None
         assert update.solve is not None
-        self.model = model = update.model()
+        self.model = model = self._remembering(update)
         self.last_update = update.record()
         keeps = not update.solver.refits
         if isinstance(update, OnePassUpdate):
@@ -404,12 +424,54 @@ class Coordinator:
             self.clients, update.participants, update.solve.objective, prior, self.holdings
         )
 
+    @property
+    def _time(self) -> int:
+        return self.t if self.now is None else self.now
+
+    def _remembering(self, update: Update) -> SharedModel:
+        """Return an update's model, with the memory in force from now on if it is chosen here."""
+        model = update.model()
+        if self.filters is None:
+            return model
+        assert update.solve is not None
+        objective = update.solve.objective
+        sums, theta = objective.at_model, objective.start
+        assert sums is not None
+        assert sums.hessian is not None
+        batch = NewSums(sums.hessian, sums.gradient, theta, *self._earlier(update, theta))
+        self.filters = self.filters.after(batch, objective.setting, float(update.now))
+        return dataclasses.replace(model, memory=self.filters.in_force)
+
+    def _earlier(self, update: Update, theta: FloatArray) -> tuple[int, FloatArray | None]:
+        """Return the number of new samples, and the gradient of the others at θ.
+
+        It is linearised at the last update's θ, client by client. A client that was not in that
+        update has no new samples, unless none was; where the weights have changed since, the
+        gradient is not known.
+        """
+        assert self.filters is not None
+        moved = theta - self.filters.theta
+        fade = float(self.filters.faded(float(update.now))[self.filters.taken])
+        new, before, known = 0, np.zeros(theta.size), not self.filters.switched
+        known &= not self.covered.keys().isdisjoint(update.participants)
+        for client in update.participants:
+            part, last = update.gathered[client], self.covered.get(client)
+            if isinstance(last, ModelSums):
+                before += fade * (last.gradient + last.hessian @ moved)
+                new += part.samples - last.samples
+            elif known:
+                before += part.gradient
+            else:
+                new += part.samples
+        return max(new, 0), before if known else None
+
     def _update(self, participants: Iterable[ClientId], asked_by: ClientId | None = None) -> Update:
         solver = self.algorithm.global_update
         assert solver is not None
         common: dict[str, Any] = {
             "algorithm": self.algorithm, "setting": self.setting, "rewards": self.rewards,
             "number": self.started, "t": self.t, "asked_by": asked_by,
+            "now": self._time if self.algorithm.memory.forgets else 0,
             "participants": dict.fromkeys(participants),
             "previous": self.model, "base": self.finished if self.model is not None else 0,
             "asked": len(self.asked),
@@ -451,6 +513,8 @@ class Coordinator:
         out |= prefixed(stack(self.covered), "covered")
         out |= prefixed(stack(self.holdings), "holdings")
         out |= prefixed(stack(self.releases), "releases")
+        if self.filters is not None:
+            out |= prefixed(to_arrays(self.filters), "filters")
         for (kind, direction), entry in self.ledger.entries.items():
             out[f"ledger.{kind}.{direction}"] = np.array(dataclasses.astuple(entry))
         return out
@@ -491,6 +555,8 @@ class Coordinator:
         self.covered = unstack(kind, nested(arrays, "covered"))
         self.holdings = unstack(Holding, nested(arrays, "holdings"))
         self.releases = unstack(SumOfReleases, nested(arrays, "releases"))
+        if filters := nested(arrays, "filters"):
+            self.filters = from_arrays(Filters, filters)
         for name, totals in nested(arrays, "ledger").items():
             message, direction = name.split(".")
             self.ledger.entries[message, direction] = Entry(*(int(v) for v in totals))

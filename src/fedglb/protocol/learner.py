@@ -434,27 +434,29 @@ class Learner:
         fires = self.observe_unchecked(features, y, t)
         return [SyncRequest(self.id, t, self.adopted)] if fires else []
 
-    def observe_unchecked(self, x: FloatArray, y: float, t: int) -> bool:
+    def observe_unchecked(self, x: FloatArray, y: float, t: int, at: float | None = None) -> bool:
         """Learn from a sample that the caller has checked; engines and agents call this.
 
         Parameters
         ----------
         x, y, t
             The arm that was played (`Chosen.row`), its reward, and the step.
+        at
+            The time from which the sample ages; None: the step.
 
         Returns
         -------
         bool
             Whether the trigger fired: then the caller sends a `SyncRequest`.
         """
-        self._learn(x, y)
+        self._learn(x, y, float(t if at is None else at))
         self.last_t = max(self.last_t, t)
         # The next model overwrites this step's changes; without one, nothing is lost.
         return self.triggered(t)
 
-    def _learn(self, x: FloatArray, y: float) -> None:
+    def _learn(self, x: FloatArray, y: float, at: float = 0.0) -> None:
         """Append a sample and let the local update learn from it."""
-        index = self.samples.append(x, y)
+        index = self.samples.append(x, y, at)
         self.algorithm.local_update.observe(self.setting, self.state, self.samples, index)
 
     def triggered(self, t: int) -> bool:

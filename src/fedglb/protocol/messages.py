@@ -66,13 +66,15 @@ class SumsRequest(Message):
     """The coordinator begins update `update` and asks a client for its sums.
 
     The algorithm's solver decides which: `Covariance`, `ModelSums` or `BatchSums`. They are taken
-    at the model of update `model`; 0 is the model before the first, θ = 0.
+    at the model of update `model`; 0 is the model before the first, θ = 0. Where old samples count
+    less, their ages are those at time `now`.
     """
 
     name = "SumsRequest"
     upward = False
     update: Count
     model: Count = 0
+    now: Count = 0
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class Evaluate(Message):
     """Send the sums of round `round` at θ: always the gradient.
 
     The sums leave out the client's first `since` samples, which are already in the model (0
-    if every update fits all samples again).
+    if every update fits all samples again); `now` is that of the request.
     """
 
     name = "Evaluate"
@@ -159,6 +161,7 @@ class Evaluate(Message):
     theta: Vector
     hessian: bool
     loss: bool
+    now: Count = 0
 
 
 @dataclass(frozen=True)

@@ -67,16 +67,20 @@ class PersonalSums:
         learners: Learners,
         X: FloatArray,
         y: FloatArray,
+        weights: FloatArray,
         counts: IntArray,
         model: SharedModel | None,
     ) -> None:
-        """Sum the first samples of each client at its own model, for an update from `model`."""
+        """Sum the first samples of each client at its own model, for an update from `model`.
+
+        `weights` (L, ·) are theirs, which y has already; empty where all count 1.
+        """
         setting = self.setting
         self.counts[:] = counts
         self.theta, (self.known, _) = shared_theta(model, setting.problem.dim), effects_of(model)
         self.tables[:, :ROWS] = self.sent_tables[:, :ROWS] = 0.0
         sum_own(
-            X, y, self.counts, learners.vectors, learners.matrices, learners.counters,
+            X, y, weights, self.counts, learners.vectors, learners.matrices, learners.counters,
             setting.problem.link.compiled_functions, self._merged, setting.mean_at_zero,
             self.theta, self.known, self.sent_gradients, self.sent_hessians, self.sent_tables,
             self.anchors, self.hessians, self.gradients, self.tables, *self.tests,
@@ -101,12 +105,15 @@ class PersonalSums:
             for i, client in enumerate(clients)
         }  # fmt: skip
 
-    def complete(self, state: LocalState, samples: Samples, covered: int) -> None:
+    def complete(
+        self, state: LocalState, samples: Samples, weights: FloatArray, covered: int
+    ) -> None:
         """Add the first `covered` samples of one client to the prior that it adopted."""
         setting, at_hand = self.setting, covered == self.counts[0]
         self.counts[0] = covered
+        X, y = samples.X[:covered], weighted(samples.y[:covered], weights)
         complete(
-            samples.X, samples.y, covered, state.vectors, state.matrices, state.counters,
+            X, y, weights, covered, state.vectors, state.matrices, state.counters,
             setting.problem.link.compiled_functions, Merged.empty(1, setting.width),
             setting.mean_at_zero, self.hessians[0], self.gradients[0], self.tables[0], at_hand,
             self.local.concordance(setting),
@@ -134,3 +141,8 @@ class PersonalSums:
             self.sent_tables, self.theta, self.known, self.anchors, self.hessians, self.gradients,
             self.tables, *self.tests, prior_only, self.local.concordance(setting),
         )  # fmt: skip
+
+
+def weighted(y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return rewards times their weights; without weights, the rewards."""
+    return y * weights if weights.size else y

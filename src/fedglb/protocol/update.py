@@ -72,6 +72,7 @@ class Update:
     rewards: tuple[float, float]  # smallest and largest: they bound answers
     number: int
     t: int  # its step
+    now: int  # the time at which ages are taken
     asked_by: ClientId | None  # the requesting client; None: a schedule
     participants: dict[ClientId, None]  # in sorted order, the order of sums
     previous: SharedModel | None  # the model of the update before
@@ -113,13 +114,13 @@ class Update:
         """Return the request that `client` has to answer now."""
         if self.solve is None:
             at_model = self.first_answer is not Covariance
-            return SumsRequest(client, self.number, self.base if at_model else 0)
+            return SumsRequest(client, self.number, self.base if at_model else 0, self.now)
         query = self.solve.query
         assert query is not None
         kept = self.kept.get(client)
         return Evaluate(
             client, self.number, self.rounds, 0 if kept is None else kept.samples,
-            query.theta, query.hessian, query.loss,
+            query.theta, query.hessian, query.loss, self.now,
         )  # fmt: skip
 
     def missing(self) -> list[ClientId]:
@@ -156,7 +157,10 @@ class Update:
         if isinstance(message, Derivatives):
             assert self.query is not None
             allowed = self._limits_at(self.query)
-            check_derivatives(message, self._batch(client), allowed, self.setting)
+            check_derivatives(
+                message, self._batch(client), allowed, self.setting,
+                weighed=self.algorithm.memory.forgets,
+            )  # fmt: skip
             self.replies[client] = message
             return
         if isinstance(message, ModelSums):
@@ -297,6 +301,7 @@ class Update:
             effects=_effects(fitted, solution),
             ridges=np.array(fitted.setting.ridges) if fitted.setting.ridges else None,
             **self._spread(solution),
+            now=self.now if self.algorithm.memory.forgets else None,
         )
 
     def _spread(self, solution: Solution) -> dict[str, FloatArray | None]:
@@ -341,6 +346,7 @@ class Update:
         return {
             "phase": np.array(self.phase),
             "rounds": np.array(self.rounds),
+            **({"now": np.array(self.now)} if self.algorithm.memory.forgets else {}),
             "participants": np.array(list(self.participants)),
             **({} if self.asked_by is None else {"asked_by": np.array(self.asked_by)}),
             **prefixed(stack(self.gathered), "gathered"),
@@ -350,7 +356,7 @@ class Update:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore into this new update the state that `to_arrays` returned."""
-        self.rounds = int(arrays["rounds"])
+        self.rounds, self.now = int(arrays["rounds"]), int(arrays.get("now", self.now))
         self.participants = dict.fromkeys(arrays["participants"].tolist())
         self.asked_by = arrays["asked_by"].item() if "asked_by" in arrays else None
         self.gathered = unstack(self.first_answer, nested(arrays, "gathered"))

@@ -15,6 +15,7 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
+from fedglb.kernels.ageing import add_weighted_model_sums, add_weighted_moments, weigh
 from fedglb.kernels.effects import KEYS, OFFERS, name_block
 from fedglb.kernels.layout import EPOCH, work_rows
 from fedglb.kernels.merge import Merged
@@ -31,6 +32,7 @@ from fedglb.parts.global_update import Query, Sums
 from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.parts.trigger import Trigger
 from fedglb.protocol import Client
+from fedglb.protocol.client import replay
 from fedglb.protocol.learner import Choosing
 from fedglb.protocol.messages import (
     BatchSums,
@@ -104,10 +106,11 @@ class CompiledEngine(Engine):
             matrices=np.repeat(self._begin.matrices[None], L, axis=0),
             counters=np.empty((L, self._begin.counters.size)),
             X=np.empty((L, capacity, width)),
-            y=np.empty((L, capacity)),
+            y=np.zeros((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
             last=np.zeros(L, dtype=np.int64),
             banks=np.zeros(L),
+            at=np.empty((L, capacity)),
         )
         used = algorithm.local_update.counters_in_use(self._begin)
         self.learners.counters[:, :used] = self._begin.counters[:used]
@@ -268,6 +271,19 @@ class CompiledEngine(Engine):
         if recipients:
             count(NewModel(one, update.number, 0, model), len(recipients))
         self._adopt(model, update, [int(i) for i in recipients])
+        if coordinator.repeats:
+            self._update(t, None)
+
+    def _weighted(self) -> tuple[FloatArray, FloatArray]:
+        """Return the weights of all samples in this update, and the rewards times these.
+
+        Without weights where all count 1.
+        """
+        a, memory = self.learners, self.algorithm.memory.in_force(self.coordinator.model)
+        if memory is None:
+            return np.empty((0, 0)), a.y
+        weights = weigh(memory, a.at, a.counts, float(self.coordinator.t))
+        return weights, a.y * weights
 
     def _first_answers(self, update: Update) -> dict[ClientId, Message]:
         """Return what participants answer to the request for an update."""
@@ -276,24 +292,33 @@ class CompiledEngine(Engine):
         a, number = self.learners, update.number
         samples, ids = a.counts.tolist(), [int(i) for i in update.participants]
         if self._personal is not None:
-            self._personal.take(self._stacked, a.X, a.y, a.counts, self.coordinator.model)
+            weights, y = self._weighted()
+            model = self.coordinator.model
+            self._personal.take(self._stacked, a.X, y, weights, a.counts, model)
             return dict(self._personal.answers(self._stacked, ids, number))
         if self.at_model:
             L, d = len(a.X), self.env.problem.dim
             gradients, hessians = np.zeros((L, d)), np.zeros((L, d, d))
             rows = self.algorithm.local_update.effects
             tables, buckets = sum_tables(L, self.setting, rows, self.coordinator.model)
-            add_all_model_sums(
-                a.X, a.y, self._covered, a.counts, self._shared_theta,
-                self.env.problem.link.compiled_functions, gradients, hessians,
-                self._merged, tables, buckets, self.setting.mean_at_zero,
-            )  # fmt: skip
+            weights, y = self._weighted()
+            at = self._shared_theta, self.env.problem.link.compiled_functions, gradients, hessians
+            arms = tables, buckets, self.setting.mean_at_zero
+            if weights.size:
+                add_weighted_model_sums(a.X, y, weights, a.counts, *at, *arms)
+            else:
+                add_all_model_sums(a.X, y, self._covered, a.counts, *at, self._merged, *arms)
             effects = to_send(tables, d)
             return {
                 i: ModelSums(i, number, samples[i], gradients[i], hessians[i], effects[i])
                 for i in ids
             }
-        add_all_moments(a.X, a.y, self._summed, a.counts, self._covariances, self._moments)
+        weights, y = self._weighted()
+        if weights.size:
+            self._covariances[:], self._moments[:] = 0.0, 0.0
+            add_weighted_moments(a.X, y, weights, a.counts, self._covariances, self._moments)
+        else:
+            add_all_moments(a.X, y, self._summed, a.counts, self._covariances, self._moments)
         self._summed[:] = a.counts
         covariances, moments = self._covariances.copy(), self._moments.copy()
         b = moments if self.algorithm.local_update.shares_moment else [None] * len(samples)
@@ -369,9 +394,9 @@ class CompiledEngine(Engine):
         """Let client i adopt the model, and replay its samples that the model does not cover."""
         covered = self.coordinator.covered.get(i)
         self._covered[i] = first = 0 if covered is None else covered.samples
-        local, setting, state = self.algorithm.local_update, self._choosing.setting, self._state(i)
-        local.adopt(setting, state, model)
-        local.replay(setting, state, self._samples(i), first)
+        local, choosing, state = self.algorithm.local_update, self._choosing, self._state(i)
+        local.adopt(choosing.setting, state, model)
+        replay(choosing, state, self._samples(i), first, first)
         self._models[i] = model
 
     def _answer(self, query: Query) -> Sums:
@@ -381,8 +406,9 @@ class CompiledEngine(Engine):
         assert solver is not None
         first = np.zeros_like(self._covered) if solver.refits else self._covered
         gradient, hessian = np.zeros(d), np.zeros((d, d))
+        weights, y = self._weighted()
         loss = sum_over_clients(
-            self.learners.X, self.learners.y, first, self.learners.counts, self._merged,
+            self.learners.X, y, weights, first, self.learners.counts, self._merged,
             query.theta, self.env.problem.link.compiled_functions, gradient, hessian,
             query.hessian, query.loss,
         )  # fmt: skip
@@ -397,7 +423,8 @@ class CompiledEngine(Engine):
 
     def _samples(self, i: int) -> Samples:
         """Return client i's samples; their arrays are the engine's own."""
-        return Samples.over(self.learners.X[i], self.learners.y[i], int(self.learners.counts[i]))
+        a = self.learners
+        return Samples.over(a.X[i], a.y[i], int(a.counts[i]), a.at[i])
 
     def client(self, i: int) -> Client:
         """Return client i as the protocol's `Client`, in its present state."""
@@ -408,7 +435,8 @@ class CompiledEngine(Engine):
             "batches.taken": self._frozen[i], "bank": self.learners.banks[i],
         }  # fmt: skip
         arrays = {name: np.array(value) for name, value in numbers.items()}
-        arrays |= {"X": samples.X, "y": samples.y, **prefixed(to_arrays(self._state(i)), "state")}
+        arrays |= {"X": samples.X, "y": samples.y, "at": samples.at}
+        arrays |= prefixed(to_arrays(self._state(i)), "state")
         client = Client.from_arrays(i, self.algorithm, self.setting, arrays, self.seed, self.noise)
         if client.batches is not None and len(self._last_batch):
             client.batches.closed = {j: each[i] for j, each in self._batches.items()}

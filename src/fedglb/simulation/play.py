@@ -65,6 +65,7 @@ class LearnerArrays(NamedTuple):
     counts: IntArray  # number of samples in X and y, (L,)
     last: IntArray  # step of each learner's last reward, (L,)
     banks: FloatArray  # the sum of its charges so far (`kernels.decide`), (L,)
+    at: FloatArray  # the step in which each sample was learned, (L, ·)
 
 
 class Pending(NamedTuple):
@@ -197,6 +198,7 @@ def play(
             for m in range(first, n):
                 learners.counts[k] = m + 1
                 learners.last[k] = t
+                learners.at[k, m] = t
                 status = call_step(
                     params.step, vectors, matrices, counters,
                     X[k, : m + 1], y[k, : m + 1], params.functions, params.step_constants,

@@ -104,6 +104,7 @@ class ReferenceEngine(Engine):
             assert record is not None
             client = self.client(self.holder(record))
             self.recorder.updated(record, client.choosing, client.state)
+            self._deliver(self.coordinator.again())
 
 
 def reward_of(problem: Problem, block: Block, step: int, i: int, arm: int) -> float:

@@ -111,7 +111,7 @@ def upward(d: int) -> list[Upward]:
 def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     effects = np.resize(v, 2 + ROWS * (d + 3))
-    full = SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, effects, few, few, A)
+    full = SharedModel(9, A, few, v, v, symmetric(d, 2), 0.5, effects, few, few, A, few, BIG)
     return [
         Admitted(4),
         Admitted(4, BIG),
@@ -133,7 +133,9 @@ def downward(d: int) -> list[Downward]:
         AllHere(1, b"t" * 32, [b"s" * 80, b""]),
         SumsRequest("c", 1),
         SumsRequest("c", 2, 1),
+        SumsRequest("c", 2, 1, BIG),
         Evaluate("c", 1, 2, 0, v, hessian=True, loss=False),
+        Evaluate("c", 1, 2, 0, v, hessian=True, loss=False, now=BIG),
         Evaluate("c", 1, 2, BIG, v, hessian=False, loss=True),
         NewModel("c", 1, 5, SharedModel(9, A, np.empty(0))),
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
@@ -292,6 +294,8 @@ MODEL: dict[str, tuple[object, ...]] = {
     "model.ridge": NO_LOSS, "model.effects": NO_ROWS,
     "model.ridges": NO_NUMBERS_GIVEN, "model.spread": NO_NUMBERS_GIVEN,
     "model.directions": NO_MATRIX,
+    "model.memory": NO_NUMBERS_GIVEN,
+    "model.now": tuple(v for v in NO_COUNT if v is not None),
 }  # fmt: skip
 REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Hello: {
@@ -336,10 +340,10 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "transcript": NO_KEY,
     },
     AllHere: {"update": NO_COUNT, "transcript": NO_KEY, "signatures": NO_SIGNATURES},
-    SumsRequest: {"update": NO_COUNT, "model": NO_COUNT},
+    SumsRequest: {"update": NO_COUNT, "model": NO_COUNT, "now": NO_COUNT},
     Evaluate: {
         "update": NO_COUNT, "round": NO_COUNT, "since": NO_COUNT, "theta": NO_VECTOR,
-        "hessian": NO_FLAG, "loss": NO_FLAG,
+        "hessian": NO_FLAG, "loss": NO_FLAG, "now": NO_COUNT,
     },
     NewModel: {
         "update": NO_COUNT, "covered": NO_COUNT, "model": (None, [], {}, b"", "m", {"t": 1}),
@@ -350,6 +354,7 @@ OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "frozen", "model.theta", "model.b",
     "model.gradient_matrix", "model.ridge", "models", "released", "effects", "model.effects",
     "model.ridges", "spread", "residuals", "information", "model.spread", "model.directions",
+    "model.memory", "model.now", "now",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from fedglb.algorithms.catalog import CHOICES, SOLVERS
+from fedglb.algorithms.catalog import CHOICES, MEMORIES, SOLVERS
 from fedglb.algorithms.catalog import choice as choice_rule
 from fedglb.cli.common import (
     Json,
@@ -39,6 +39,7 @@ RULES = tuple(name for name in CHOICES if name != "bank")
 _RENAMED = {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
     "algorithm.name": "--algorithm", "roster": "--clients", "algorithm.privacy.noise": "--noise-in",
+    "algorithm.memory.half_lives": "--memory",
 }  # fmt: skip
 
 
@@ -134,6 +135,14 @@ def init(
             "optimistic-thompson with fedglb-auto, bayes with fedglb-private, else ucb",
         ),
     ] = None,
+    memory: Annotated[
+        str | None,
+        _agreed(
+            "How long samples count, with a half-life or several as durations: forever, "
+            "half-life:7d or adaptive:30d,7d,1d, which needs one exchange.",
+            "forever",
+        ),
+    ] = None,
     effects: Annotated[
         int | None,
         _agreed(
@@ -221,6 +230,7 @@ def init(
         "solver": solver, "effects": effects, "updates": updates, "growth": growth,
         "first": None if first is None else seconds("--first", first),
         "choice": None if choice is None else _rule(choice),
+        "memory": None if memory is None else _memory(memory),
         "delta": delta if epsilon is None else None,
         "privacy": _privacy(
             epsilon, delta, secure_sums, noise=noise_in, neighbours=neighbours,
@@ -259,6 +269,19 @@ def _rule(given: str) -> str:
     with relocated(lambda _: ("--choice",)):
         choice_rule(given)
     return given
+
+
+def _memory(given: str) -> dict[str, Any]:
+    """Return the table of a memory whose half-lives are durations."""
+    name, _, value = given.partition(":")
+    one_of("--memory", name, MEMORIES)
+    lives = [seconds("--memory", each.strip()) for each in value.split(",") if each.strip()]
+    if (len(lives) > 0) != (name != "forever") or (name == "half-life" and len(lives) != 1):
+        allowed = "forever, half-life:7d (one duration) or adaptive:30d,7d,1d (some)"
+        raise InvalidInput("--memory", given, allowed)
+    if name == "half-life":
+        return {"name": name, "half_life": lives[0]}
+    return {"name": name, "half_lives": lives} if lives else {"name": name}
 
 
 def _privacy(

@@ -239,6 +239,9 @@ class Agent:
         else:
             agreement = found.agreement
             _same(agreement, problem, algorithm, features)
+        if found is None and agreement.features is None and agreement.algorithm.memory.forgets:
+            allowed = "Forever() without a federation or a schema: samples age in global updates"
+            raise InvalidInput(("algorithm", "memory"), agreement.algorithm.memory, allowed)
         rules.applied_to(agreement.algorithm)  # raises before a file is created
         rules.check_default(agreement)
         hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None

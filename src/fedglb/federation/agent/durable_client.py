@@ -202,6 +202,14 @@ class DurableClient:
         """The newest step known here: the client's own or the shared model's."""
         return min(self.protocol_client.clock, LAST_STEP)
 
+    def dated(self, now: float) -> float:
+        """Return the time of a reward that comes now: not before the adopted model's.
+
+        Clocks differ, and samples that came after a model count 1 until the next one.
+        """
+        model = self.protocol_client.state.base
+        return now if model is None or model.now is None else max(now, float(model.now))
+
     @property
     def one_pass(self) -> bool:
         """Whether updates take each sample in once."""

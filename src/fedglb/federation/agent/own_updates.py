@@ -3,12 +3,14 @@
 Only an update chooses a ridge for each block of features, so without one a schema could not be
 generous. Nothing is sent, so the event trigger has nothing to save: an update comes whenever the
 samples have grown by a fixed share, and all updates together cost a few passes over the samples.
+Where samples count less with age, one also comes four times per half-life.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from fedglb.protocol.messages import Evaluate, Message, NewModel, SumsRequest, S
 log = logging.getLogger(__name__)
 _FIRST = 10  # samples before the first update, and between two
 _GROWTH = 0.3  # of the samples, from update to update
+_AGED = 0.25  # of a half-life, between two updates
 #: Updates in a row at most, and how much θ may still move in the last one: usually, and after
 #: samples were forgotten, when nothing of them may be left in θ.
 USUAL, _ANEW = (10, 0.03), (60, 1e-12)
@@ -58,8 +61,12 @@ class OwnUpdates:
 
     def _is_due(self) -> bool:
         client = self._durable.protocol_client
-        new = len(client.samples) - client.covered
-        return new >= max(_FIRST, _GROWTH * client.covered)
+        new, model = len(client.samples) - client.covered, client.state.base
+        aged = False
+        if model is not None and model.now is not None:
+            shortest = self._durable.agreement.algorithm.memory.shortest
+            aged = time.time() - model.now >= _AGED * shortest
+        return new >= _FIRST and (aged or new >= _GROWTH * client.covered)
 
     def _run(self) -> None:
         while (wanted := self._next()) is not None:
@@ -101,6 +108,7 @@ class OwnUpdates:
     def _update(self) -> None:
         durable, coordinator = self._durable, self.coordinator()
         request = SyncRequest(durable.name, max(1, durable.clock), durable.adopted)
+        coordinator.now = int(time.time())
         messages = coordinator.receive(request)
         while messages:
             message = messages.pop(0)
@@ -109,6 +117,7 @@ class OwnUpdates:
                 continue
             answer = self._answer(message)
             messages += [] if answer is None else [answer]
+            messages = messages or coordinator.again()
         if coordinator.finished == durable.adopted:  # else something was forgotten meanwhile
             arrays = coordinator.to_arrays()
             with durable.locked():

@@ -45,11 +45,13 @@ class Removal:
         """Return a client that never saw the samples; it may lack the newest few."""
         keep, left, samples = self._kept, self._left, self._client.samples.so_far()
         X, y, end = np.empty((len(left), samples.X.shape[1])), np.empty(len(left)), 0
+        at = np.empty(len(left))
         for first in range(0, len(keep), _ROWS):  # in parts: other threads wait while one is copied
             part = slice(first, min(first + _ROWS, len(keep)))
             begin, end = end, end + int(keep[part].sum())
             X[begin:end], y[begin:end] = samples.X[part][keep[part]], samples.y[part][keep[part]]
-        fresh = self._durable.learned(Samples.over(X, y, len(left)), left, self._model)
+            at[begin:end] = samples.at[part][keep[part]]
+        fresh = self._durable.learned(Samples.over(X, y, len(left), at), left, self._model)
         while len(self._client.samples) - len(self._gone) - len(fresh.samples) > _FEW:
             self._catch_up(fresh)
         return fresh
@@ -58,7 +60,7 @@ class Removal:
         """Let `fresh` learn the newest samples."""
         samples, first = self._client.samples.so_far(), len(fresh.samples)
         for k in range(first + len(self._gone), len(samples)):
-            fresh.samples.append(samples.X[k], float(samples.y[k]))
+            fresh.samples.append(samples.X[k], float(samples.y[k]), float(samples.at[k]))
         fresh.sums.add(fresh.samples)
         fresh.algorithm.local_update.replay(fresh.setting, fresh.state, fresh.samples, first)
 

@@ -110,7 +110,7 @@ class Rewards(Calls):
 
         `late` ones, of decisions that do not wait, are written and learned soon.
         """
-        durable = self._durable
+        durable, now = self._durable, self._durable.dated(now)
         rewards = self._numbered(found)
         durable.stale = True
         try:
@@ -124,7 +124,7 @@ class Rewards(Calls):
         durable.written_at = time.monotonic()
         durable.waiting -= len(rewards)
         durable.defaulted += len(rewards) if default else 0
-        return self._learned(rewards)
+        return self._learned(rewards, now)
 
     def _numbered(
         self, found: Iterable[tuple[int, PendingDecision, float | None]]
@@ -141,15 +141,15 @@ class Rewards(Calls):
             clock, sequence = max(clock, step), sequence + 1
         return rewards
 
-    def _learned(self, rewards: Sequence[NewReward]) -> tuple[list[float], int]:
-        """Under the lock, after the file was written: learn the samples."""
+    def _learned(self, rewards: Sequence[NewReward], now: float) -> tuple[list[float], int]:
+        """Under the lock, after the file was written: learn the samples of this time."""
         durable, learned, fired = self._durable, [], 0
         for _, reward, sequence, step, row in rewards:
             if reward is None or row is None:
                 continue
             durable.numbers.append(sequence, step)
             durable.next_sequence = sequence + 1
-            if durable.protocol_client.observe_unchecked(row, reward, step):
+            if durable.protocol_client.observe_unchecked(row, reward, step, now):
                 fired = step
             learned.append(reward)
         durable.stale = False
@@ -203,13 +203,13 @@ class Rewards(Calls):
             if not removal.holds():
                 return None
             found = ((number, store.learned(number), y) for number, y in late.items())
-            rewards = self._numbered(found)
+            rewards, now = self._numbered(found), durable.dated(time.time())
             update = removal.withdraws_from
             durable.stale = True
-            store.replace(rewards, time.time(), update)
+            store.replace(rewards, now, update)
             durable.replaced += len(late)
             removal.install(update is not None)
-            return self._learned(rewards)[1]
+            return self._learned(rewards, now)[1]
 
     # -- samples of the past ---------------------------------------------------------------------
 
@@ -242,10 +242,12 @@ class Rewards(Calls):
                 return 0, 0
             client, clock, begin = durable.protocol_client, durable.clock, durable.next_sequence
             first, learned = len(durable.numbers), client.rows(table, arm_ids, marks)
+            now = durable.dated(time.time())
             samples = Samples.over(
                 np.concatenate([client.samples.X, learned]),
                 np.concatenate([client.samples.y, rewards]),
                 first + n,
+                np.concatenate([client.samples.at, np.full(n, now)]),
             )
             state, sums = client.state.copied(), _copied(client.sums)
             client.algorithm.local_update.replay(client.setting, state, samples, first)
@@ -256,7 +258,7 @@ class Rewards(Calls):
             rows = zip(numbers, steps, learned, rewards.tolist(), kept, named, about, strict=True)
             durable.stale = True
             durable.store.absorb(
-                durable.number + 1, self._prefix, time.time(), client.adopted,
+                durable.number + 1, self._prefix, now, client.adopted,
                 durable.agreement.revision, rows, key,
             )  # fmt: skip
             client.samples, client.state, client.sums = samples, state, sums

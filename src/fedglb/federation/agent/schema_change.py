@@ -86,15 +86,17 @@ def change_schema(durable: DurableClient, agreement: Agreement, after: int) -> N
             samples += found
             full = len(found) == _AT_ONCE
         y, n = np.array([sample.reward for sample in samples]), len(samples)
+        at = np.array([sample.at for sample in samples])
         numbers = np.array([(s.sequence, s.step) for s in samples], dtype=np.int64).reshape(-1, 2)
         model = AdoptedModel(after, 0, None)
         left = SampleNumbers(numbers.T.copy())
-        fresh = durable.learned(Samples.over(np.concatenate(rows), y, n), left, model, agreement)
+        kept = Samples.over(np.concatenate(rows), y, n, at)
+        fresh = durable.learned(kept, left, model, agreement)
         with durable.locked():
             durable.ready()
             newest = _newest(durable, left.last_sequence, drop)
             for row, sample in zip(_encoded(encoder, newest, named), newest, strict=True):
-                fresh.samples.append(row, sample.reward)
+                fresh.samples.append(row, sample.reward, sample.at)
                 left.append(sample.sequence, sample.step)
             fresh.sums.add(fresh.samples)
             fresh.algorithm.local_update.replay(fresh.setting, fresh.state, fresh.samples, n)

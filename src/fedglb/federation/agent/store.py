@@ -170,6 +170,7 @@ class StoredSample:
     x: bytes
     reward: float
     record: bytes
+    at: float  # Unix time of its reward
 
 
 @dataclass(frozen=True)
@@ -336,7 +337,7 @@ class AgentStore:
     def recorded_samples(self, after: int, most: int) -> list[StoredSample]:
         """Return the samples with records after a sequence number, at most so many (-1: all)."""
         found = self._db.execute(
-            "SELECT sequence, step, x, reward, record FROM decisions "
+            "SELECT sequence, step, x, reward, record, rewarded FROM decisions "
             "WHERE sequence > ? AND record IS NOT NULL ORDER BY sequence LIMIT ?",
             (after, most),
         )
@@ -681,14 +682,17 @@ class AgentStore:
         """
         sequenced = "FROM decisions WHERE sequence IS NOT NULL"
         n = self._db.execute(f"SELECT count(*) {sequenced}").fetchone()[0]
-        X, y = np.empty((n, width)), np.empty(n)
+        X, y, at = np.empty((n, width)), np.empty(n), np.empty(n)
         numbers = np.empty((2, n), dtype=np.int64)
         rows = self._db.execute(
-            f"SELECT sequence, step, x, reward, revision, record {sequenced} ORDER BY sequence"
+            "SELECT sequence, step, x, reward, rewarded, revision, record "
+            f"{sequenced} ORDER BY sequence"
         )
         first = 0
         while found := rows.fetchmany(_AT_ONCE):
-            sequence, step, x, reward, revisions, record = map(list, zip(*found, strict=True))
+            sequence, step, x, reward, rewarded, revisions, record = map(
+                list, zip(*found, strict=True)
+            )
             old = [k for k, each in enumerate(revisions) if each != revision]
             new = renew([record[k] for k in old], [x[k] for k in old]) if old else []
             for k, row in zip(old, new, strict=True):
@@ -696,8 +700,9 @@ class AgentStore:
             place = slice(first, first + len(found))
             X[place] = np.frombuffer(b"".join(x), STORED).reshape(-1, width)
             numbers[0, place], numbers[1, place], y[place] = sequence, step, reward
+            at[place] = rewarded
             first += len(found)
-        return Samples.over(X, y, n), SampleNumbers(numbers)
+        return Samples.over(X, y, n, at), SampleNumbers(numbers)
 
     def sequence_numbers(self, numbers: Sequence[int]) -> set[int]:
         """Return the sequence numbers of the decisions that have a reward."""

@@ -110,6 +110,7 @@ class CoordinatorSession:
                 agreement, store, policy, self._emit, after, rules=rules
             )
             self.policy = self.driver.policy  # a secure sum has a minimum
+        self.driver.wall = wall
         self.coordinator = self.driver.coordinator  # the protocol's state
         self.traffic, self.records = self.driver.traffic, self.driver.records
         self.members = Members(agreement, policy.absent_after)

@@ -113,6 +113,8 @@ class UpdateDriver:
         self._round: tuple[int, ...] = ()
         self._answered = 0  # answers to that round so far
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
+        #: Unix time, by which samples age
+        self.wall: Callable[[], float] = time.time
 
     @property
     def idle(self) -> bool:
@@ -391,6 +393,7 @@ class UpdateDriver:
         """Change the coordinator, write the state that must survive, return the messages."""
         coordinator = self.coordinator
         before, update, finished = coordinator.phase, coordinator.started, coordinator.finished
+        coordinator.now = int(self.wall())
         try:
             messages = action()
         except Exception as error:
@@ -418,7 +421,10 @@ class UpdateDriver:
         elif answered > self._answered and self._resend_at > now:
             self._resend_at = now + self._pause  # answers arrive: the missing ones may be next
         self._answered = answered
-        return _addressed(messages)
+        out = _addressed(messages)
+        if coordinator.finished > finished and coordinator.repeats:
+            out += self._run(self._without_paused(coordinator.again, None, now), now)
+        return out
 
     def _write_started(self, now: float) -> None:
         coordinator = self.coordinator

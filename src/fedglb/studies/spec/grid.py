@@ -281,6 +281,8 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
             out[key] = confidence_in_words(value)
         elif key == "choice":
             out[key] = in_words(algorithm.choice)
+        elif key == "memory":
+            out[key] = in_words(algorithm.memory)
         elif key == "privacy":
             if (part := algorithm.privacy) is not None:
                 out[EPSILON], out[key] = float(part.epsilon), privacy_in_words(part)
@@ -309,6 +311,7 @@ def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
     out["delta"] = float(algorithm.delta)
     out["confidence"] = confidence_in_words(algorithm.confidence)
     out["choice"] = in_words(algorithm.choice)
+    out["memory"] = in_words(algorithm.memory)
     if algorithm.privacy is not None:
         out["epsilon"] = algorithm.privacy.epsilon
         out["privacy"] = privacy_in_words(algorithm.privacy)
