@@ -26,7 +26,7 @@ from tests.plain_effects import (
 
 WIDER = (4.0, 1.0, 1 / 4, 1 / 16, 1 / 64, 1 / 256)  # g
 ENOUGH = log(12) + 3
-SINGULAR = 1e12
+SINGULAR = 1e12  # the condition number of V̄ from which on there are no directions
 
 
 @dataclass(frozen=True)
@@ -286,8 +286,9 @@ def pooled_with_directions(
     f = np.array([said[i].theta[1] for i in counts])
     E = np.mean([said[i].residual for i in counts], axis=0)
     V = np.mean([said[i].V for i in counts], axis=0)
-    d, n, old = len(V), np.sqrt(f).sum() ** 2 / f.sum(), np.linalg.matrix_rank(F, 1e-9)
-    if n <= 1 + 1e-9 or np.linalg.cond(V) > SINGULAR:
+    d, n = len(V), max(2.0, np.sqrt(f).sum() ** 2 / f.sum())
+    old, gamma = np.linalg.matrix_rank(F, 1e-9), d / n
+    if len(f) < 2 or np.linalg.cond(V) > SINGULAR:
         return pooled([each.theta for each in said], tau2, margins), 0.0
     half = root(V)
     N = half @ root(np.eye(d) - half @ (F + np.zeros((d, d))) @ half, 0.01)
@@ -302,8 +303,8 @@ def pooled_with_directions(
         margins.append(abs(ell / limit - 1))
         if ell <= limit:
             break
-        gap = ell - 1 - d / n
-        size = (gap + sqrt(max(gap * gap - 4 * d / n, 0.0))) / 2
+        gap = ell - 1 - gamma
+        size = (gap + sqrt(max(gap * gap - 4 * gamma, 0.0))) / 2
         direction = inv(V) @ whole @ column
         F += size * np.outer(direction, direction)
         k += 1
