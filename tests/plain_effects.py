@@ -8,7 +8,9 @@ package, except the stream of random numbers for the rules that draw and for tie
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from math import cos, exp, inf, log1p, pi, sqrt, tanh
 
 import numpy as np
@@ -61,6 +63,169 @@ def weight(link: str, z: Array) -> Array:
     return np.maximum(slope(z), secant)
 
 
+class Offers:
+    """What a client has been offered: which arms have a key.
+
+    A place is that of an arm's effect in (θ, u); -1: the arm comes too rarely to get one.
+    """
+
+    def __init__(self, d: int, m: int, ids: bool) -> None:
+        self.d, self.m, self.ids = d, m, ids
+        self.counts = Counter[int]()
+        self.decisions, self.recurred = 0, False
+
+    def rows(self, arms: Array, places: Array, known: Callable[[int], bool]) -> Array:
+        """The arms as rows (x, e_a), or (x, 0) without a key."""
+        rows = np.zeros((len(arms), self.m))
+        rows[:, : self.d] = arms
+        self.decisions += 1
+        if not (self.ids or self.recurred or self.decisions <= 16 or self.decisions % 8 == 0):
+            return rows  # while nothing recurs, one decision of eight is looked at
+        for k, place in enumerate(places):
+            if place < 0:
+                continue
+            self.counts[place] += 1
+            self.recurred |= self.counts[place] >= 3
+            if self.ids or self.counts[place] >= 3 or known(place):
+                rows[k, place] = 1.0
+        return rows
+
+
+@dataclass(frozen=True)
+class Score:
+    """An arm's score by one of `RULES`."""
+
+    rule: str
+    link: str
+    dispersion: float
+    names: Array  # of effects
+
+    def __call__(
+        self, rows: Array, A: Array, centre: Array, h: Array, R: int, *place: int
+    ) -> Array:
+        """For the posterior of (θ, u) with precision A, weights h of effects of R known arms.
+
+        `place` is the seed, the step and the client.
+        """
+        P, phi, m, t = inv(A), self.dispersion, len(centre), place[1]
+        d = m - len(self.names)
+        means, variances = rows @ centre, np.einsum("ki,ij,kj->k", rows, P, rows)
+        if self.rule == "Bayes":
+            return means + ndtri(1 - 1 / (t + 1)) * np.sqrt(phi * variances)
+        optimistic, recurs = self.rule == "OptimisticThompson", rows[:, d:].any(axis=1)
+        sigma = sqrt(phi) * (0.5 if optimistic and not recurs.any() else 1.0)
+        unit, played = LINKS[self.link].slope(np.zeros(1))[0], h.sum()
+        degrees = 1 + (R + 1) ** 2 * unit / (2 * max(played, unit)) + 4 * h / unit
+        z = np.empty(d)
+        normals(*place, 0, z)
+        drawn = np.zeros(m)
+        drawn[:d] = centre[:d] + sigma * cholesky(P[:d, :d]) @ z
+        for a in d + np.flatnonzero(rows[:, d:].any(axis=0)):  # independent given θ
+            at = (*place, 0, 2**31 + int(self.names[a - d]) % 2**31)
+            number = student(degrees[a - d], *at) if optimistic else two_normals(*at)[0]
+            shift = A[a, :d] @ (drawn[:d] - centre[:d]) / A[a, a]
+            drawn[a] = centre[a] - shift + sigma * sqrt(1 / A[a, a]) * number
+        if not optimistic:
+            return rows @ drawn
+        tops = np.full(len(rows), inf)
+        if recurs.any() and played > 0:
+            tops = np.sqrt(2 * np.log(np.maximum(1, played * variances)))
+            for k in np.flatnonzero(recurs):
+                nu = degrees[rows[k, d:].argmax()]
+                tops[k] = sqrt(nu * (exp(tops[k] ** 2 / nu) - 1))
+            tops = means + tops * np.sqrt(phi * variances)
+        return np.minimum(np.maximum(rows @ drawn, means), tops)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The coordinator's model: the Newton step and the ridges."""
+
+    anchor: Array  # (θ, u)
+    H: Array  # of everybody's samples, without penalty
+    sizes: Array  # of blocks of features
+    ridges: Array
+    second: float  # λ₂
+    full: bool = True  # not the end of a shortened step
+
+    @classmethod
+    def nothing(cls, d: int, m: int, blocks: tuple[int, ...] | None) -> Fit:
+        sizes = np.array([d] if blocks is None else blocks)
+        ridges = np.full(len(sizes), START)
+        return cls(np.zeros(m), np.zeros((m, m)), sizes, ridges, START / SHARE)
+
+    @property
+    def matrix(self) -> Array:
+        """The posterior's precision."""
+        penalty = np.full(len(self.H), self.second)
+        penalty[: sum(self.sizes)] = np.repeat(self.ridges, self.sizes)
+        return self.H + np.diag(penalty)
+
+    def known(self, place: int) -> bool:
+        return bool(self.H[place, place] > 0)
+
+    def solved(self, link: str, right: Array) -> Fit:
+        """One step to the solution of matrix·(θ, u) = right."""
+        d, anchor, end = sum(self.sizes), self.anchor, inv(self.matrix) @ right
+        end, full = shortened(link, anchor, end, d)
+        return replace(self, anchor=end, full=full)
+
+    def updated(self, link: str, dispersion: float, H: Array, right: Array) -> Fit:
+        """The next model, from the sums of all samples: right = H·anchor - gradient."""
+        sizes, d, m = self.sizes, sum(self.sizes), len(H)
+        old = replace(self, H=H)
+        first, P = old.solved(link, right).anchor, inv(old.matrix)
+        starts = np.cumsum(sizes) - sizes
+        directions = sizes - self.ridges * np.add.reduceat(P.diagonal()[:d], starts)  # determined
+        effects = m - d - self.second * np.trace(P[d:, d:])
+        squares = np.add.reduceat(first[:d] ** 2, starts)
+        ridges = dispersion * (directions + 1) / (squares + dispersion / START)
+        variance, played = 1 / np.repeat(ridges, sizes), np.trace(H[d:, d:])
+        prior = variance.max()  # of xᵀθ over φ: for arms of mean length, at most of length 1
+        if played > 0:
+            prior = min(prior, float(H.diagonal()[:d] @ variance) / played)
+        squares = first[d:] @ first[d:] + SHARE * dispersion * prior
+        second = dispersion * (effects + 1) / squares
+        return replace(old, ridges=ridges, second=second).solved(link, right)
+
+    def model(self, names: Array) -> Model:
+        d = sum(self.sizes)
+        u = {int(a): float(self.anchor[d + k]) for k, a in enumerate(names) if self.known(d + k)}
+        return Model(self.anchor[:d].copy(), u, self.ridges, self.second)
+
+
+def shortened(
+    link: str, start: Array, end: Array, d: int, bound: float | None = None
+) -> tuple[Array, bool]:
+    """The end of Newton's step in (θ, u), and whether it is the full one.
+
+    `bound` is one of |z|; None: from both ends.
+    """
+
+    def largest(v: Array) -> float:
+        return float(np.abs(v[d:]).max(initial=0.0))
+
+    reach = max(norm(v[:d]) for v in (start, end)) + max(largest(start), largest(end))
+    factor = CONCORDANCE[link](reach if bound is None else bound)
+    r = factor * (norm((end - start)[:d]) + largest(end - start))
+    return (start + log1p(r) / r * (end - start), False) if r > 1.79 else (end, True)
+
+
+def effects_of(keys: Array, d: int, ids: bool) -> tuple[Array, Array]:
+    """The keys that can have an effect, and the places of all keys' effects in (θ, u)."""
+    names, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    enough = counts >= (1 if ids else 3)
+    place = np.where(enough, d - 1 + np.cumsum(enough), -1)
+    return names[enough], place[places].reshape(keys.shape)
+
+
+def weighted(link: str, samples: list[tuple[Array, float]], at: Array) -> tuple[Array, Array]:
+    """The weighted matrix and the gradient of samples at a point."""
+    X, y = np.array([x for x, _ in samples]).reshape(-1, len(at)), np.array([y for _, y in samples])
+    z = X @ at
+    return (X.T * weight(link, z)) @ X, X.T @ (LINKS[link].mean(z) - y)
+
+
 def fedglb_auto(
     link: str,
     dispersion: float,
@@ -81,128 +246,49 @@ def fedglb_auto(
     to a client on, and where the client's model knows the key already. `blocks` are the sizes of
     blocks of features, each with a λ of its own; None: one block.
     """
-    mean, phi = LINKS[link].mean, dispersion
-    T, N, K, d = arms.shape
-    names, places = np.unique(keys, return_inverse=True)
-    places = d + places.reshape(keys.shape)  # of an arm's effect in the vector (θ, u)
+    T, N, _, d = arms.shape
+    names, places = effects_of(keys, d, ids)
     m = d + len(names)
     on = np.ones((T, N), bool) if active is None else active
     late = np.zeros((T, N), int) if delays is None else delays
     out = Outcome(np.full((T, N), -1), [], [])
-    offers = [Counter[int]() for _ in range(N)]
-    decisions, recurred = np.zeros(N, int), np.zeros(N, bool)
+    score, offers = Score(rule, link, dispersion, names), [Offers(d, m, ids) for _ in range(N)]
     waiting: list[list[tuple[int, Array, float]]] = [[] for _ in range(N)]
     own: list[list[tuple[Array, float]]] = [[] for _ in range(N)]  # known, since the model
     everything: list[tuple[Array, float]] = []  # known, up to the model
-    sizes = np.array([d] if blocks is None else blocks)
-    starts = np.cumsum(sizes) - sizes
-    anchor, H = np.zeros(m), np.zeros((m, m))
-    ridges, second = np.full(len(sizes), START), START / SHARE
-
-    def penalty() -> Array:
-        return np.diag(np.r_[np.repeat(ridges, sizes), np.full(m - d, second)])
-
-    def sums(samples: list[tuple[Array, float]]) -> tuple[Array, Array]:
-        """The weighted matrix and the gradient of samples at the anchor."""
-        X, y = np.array([x for x, _ in samples]).reshape(-1, m), np.array([y for _, y in samples])
-        z = X @ anchor
-        return (X.T * weight(link, z)) @ X, X.T @ (mean(z) - y)
+    fit = Fit.nothing(d, m, blocks)
 
     def known(i: int, place: int) -> bool:
-        return H[place, place] > 0 or any(x[place] != 0 for x, _ in own[i])
-
-    def offered(t: int, i: int) -> Array:
-        """The arms as rows (x, e_a), or (x, 0) without a key."""
-        rows = np.zeros((K, m))
-        rows[:, :d] = arms[t - 1, i]
-        decisions[i] += 1
-        if not (ids or recurred[i] or decisions[i] <= 16 or decisions[i] % 8 == 0):
-            return rows  # while nothing recurs, one decision of eight is looked at
-        for k, place in enumerate(places[t - 1, i]):
-            offers[i][place] += 1
-            recurred[i] |= offers[i][place] >= 3
-            if ids or offers[i][place] >= 3 or known(i, place):
-                rows[k, place] = 1.0
-        return rows
+        return fit.known(place) or any(x[place] != 0 for x, _ in own[i])
 
     def scores(t: int, i: int, rows: Array) -> Array:
-        more, gradient = sums(own[i])
-        A = H + penalty() + more
-        P = inv(A)
-        centre = anchor - P @ gradient
-        means, variances = rows @ centre, np.einsum("ki,ij,kj->k", rows, P, rows)
-        if rule == "Bayes":
-            return means + ndtri(1 - 1 / (t + 1)) * np.sqrt(phi * variances)
-        optimistic, recurs = rule == "OptimisticThompson", rows[:, d:].any(axis=1)
-        sigma = sqrt(phi) * (0.5 if optimistic and not recurs.any() else 1.0)
-        h, unit = (H + more).diagonal()[d:], LINKS[link].slope(np.zeros(1))[0]
-        played = h.sum()
-        share = (np.count_nonzero(h) + 1) ** 2 * unit / (2 * max(played, unit))
-        degrees = 1 + share + 4 * h / unit
-        z = np.empty(d)
-        normals(seed, t, i, 0, z)
-        drawn = np.zeros(m)
-        drawn[:d] = centre[:d] + sigma * cholesky(P[:d, :d]) @ z
-        for place in d + np.flatnonzero(rows[:, d:].any(axis=0)):  # independent given θ
-            at = (seed, t, i, 0, 2**31 + int(names[place - d]) % 2**31)
-            number = student(degrees[place - d], *at) if optimistic else two_normals(*at)[0]
-            shift = A[place, :d] @ (drawn[:d] - centre[:d]) / A[place, place]
-            drawn[place] = centre[place] - shift + sigma * sqrt(1 / A[place, place]) * number
-        if not optimistic:
-            return rows @ drawn
-        tops = np.full(K, inf)
-        if recurs.any() and played > 0:
-            tops = np.sqrt(2 * np.log(np.maximum(1, played * variances)))
-            for k in np.flatnonzero(recurs):
-                nu = degrees[rows[k, d:].argmax()]
-                tops[k] = sqrt(nu * (exp(tops[k] ** 2 / nu) - 1))
-            tops = means + tops * np.sqrt(phi * variances)
-        return np.minimum(np.maximum(rows @ drawn, means), tops)
+        more, gradient = weighted(link, own[i], fit.anchor)
+        h = (fit.H + more).diagonal()[d:]
+        A = fit.matrix + more
+        centre = fit.anchor - inv(A) @ gradient
+        return score(rows, A, centre, h, np.count_nonzero(h), seed, t, i)
 
     def asks(i: int) -> bool:
         """By the gain of log det S, S the Schur complement of the block of θ."""
-        before = H + penalty()
-        P, Q = inv(before)[:d, :d], inv(before + sums(own[i])[0])[:d, :d]  # the inverses of S
+        more = weighted(link, own[i], fit.anchor)[0]
+        P, Q = inv(fit.matrix)[:d, :d], inv(fit.matrix + more)[:d, :d]  # the inverses of S
         return len(own[i]) * (_logdet(P) - _logdet(Q)) >= threshold
-
-    def update(t: int, i: int) -> None:
-        nonlocal anchor, H, ridges, second
-        for each in own:
-            everything.extend(each)
-            each.clear()
-        H, gradient = sums(everything)
-
-        def solved() -> Array:
-            end = inv(H + penalty()) @ (H @ anchor - gradient)
-            reach = max(norm(v[:d]) for v in (anchor, end)) + np.abs([anchor, end])[:, d:].max()
-            moved = norm((end - anchor)[:d]) + np.abs((end - anchor)[d:]).max()
-            r = CONCORDANCE[link](reach) * moved
-            return anchor + (log1p(r) / r if r > 1.79 else 1.0) * (end - anchor)
-
-        first, P = solved(), inv(H + penalty())
-        directions = sizes - ridges * np.add.reduceat(P.diagonal()[:d], starts)  # determined
-        effects = m - d - second * np.trace(P[d:, d:])
-        squares = np.add.reduceat(first[:d] ** 2, starts)
-        ridges = phi * (directions + 1) / (squares + phi / START)
-        variance, played = 1 / np.repeat(ridges, sizes), np.trace(H[d:, d:])
-        prior = variance.max()  # of xᵀθ over φ: for arms of mean length, at most of length 1
-        if played > 0:
-            prior = min(prior, float(H.diagonal()[:d] @ variance) / played)
-        second = phi * (effects + 1) / (first[d:] @ first[d:] + SHARE * phi * prior)
-        anchor = solved()
-        out.updates.append((t, i))
-        u = {int(names[a]): float(anchor[d + a]) for a in range(m - d) if H[d + a, d + a] > 0}
-        out.models.append(Model(anchor[:d].copy(), u, ridges, second))
 
     for t in range(1, T + 1):
         for i in range(N):
             if on[t - 1, i]:
-                rows = offered(t, i)
+                rows = offers[i].rows(arms[t - 1, i], places[t - 1, i], partial(known, i))
                 arm = one_of_the_best(scores(t, i, rows), seed, t, i)
                 out.choices[t - 1, i] = arm
                 waiting[i].append((t + late[t - 1, i], rows[arm], rewards[t - 1, i, arm]))
             new = [(x, y) for due, x, y in waiting[i] if due == t]
             own[i] += new
             if new and asks(i):
-                update(t, i)
+                for each in own:
+                    everything.extend(each)
+                    each.clear()
+                H, gradient = weighted(link, everything, fit.anchor)
+                fit = fit.updated(link, dispersion, H, H @ fit.anchor - gradient)
+                out.updates.append((t, i))
+                out.models.append(fit.model(names))
     return out
