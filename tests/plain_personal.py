@@ -25,8 +25,7 @@ from tests.plain_effects import (
 )
 
 WIDER = (4.0, 1.0, 1 / 4, 1 / 16, 1 / 64, 1 / 256)  # g
-ENOUGH = log(12) + 3
-SINGULAR = 1e12  # the condition number of V̄ from which on there are no directions
+KNOWN = 1e-6  # of V̄'s largest eigenvalue: smaller ones say nothing
 
 
 @dataclass(frozen=True)
@@ -126,6 +125,7 @@ class Client:
     centre: Array  # (θ_i, u_i), where later samples are linearised
     M: Array  # the posterior's precision at the adoption
     second: float  # λ₂'
+    enough: float  # what a wider prior has to gain in log evidence
     samples: list[tuple[Array, float]] = field(default_factory=list)
     before: int = 0  # samples in the model
     T: Array | None = None  # T_i, τ_i²
@@ -139,7 +139,8 @@ class Client:
         m = len(self.M)
         self.T = np.zeros((self.d, self.d))
         self.anchor = np.zeros(m)  # of the samples that were sent
-        self.own = self.sent = np.zeros((m, m)), np.zeros(m)
+        self.own = self.sent = self.said = np.zeros((m, m)), np.zeros(m)
+        self.unguarded = np.zeros(self.d)
 
     @property
     def new(self) -> list[tuple[Array, float]]:
@@ -177,14 +178,20 @@ class Client:
         self.anchor, self.before = base + step, len(self.samples)
         M, gradient = weighted(self.link, self.samples, self.anchor)
         self.own = M, M @ self.anchor - gradient
+        self.said = self.own
+        if self.wider or self.wider_effects:
+            shared = [base[a] * self.has(a) for a in range(d, len(base))]
+            at = np.r_[self.unguarded, shared]
+            M, gradient = weighted(self.link, self.samples, at)
+            self.said = M, M @ at - gradient
         self.sent = spread(*self.own, self.T, self.effects)
         return self.sent
 
     def adopt(self, shared: Fit, beside: Spread, margins: list[float]) -> None:
         d, m, phi = self.d, len(self.M), self.phi
         M, right = shared.matrix - self.sent[0], shared.matrix @ shared.anchor - self.sent[1]
-        S, q = eliminated(*self.own, d)
-        if np.abs(S).max() < 1e-12 * np.abs(self.own[0]).max(initial=0.0):
+        S, q = eliminated(*self.said, d)
+        if np.trace(S) <= 1e-10 * np.trace(self.said[0][:d, :d]):
             S, q = 0 * S, 0 * q  # effects explain everything, but for rounding
         others, weighed = eliminated(M, right, d)
         C0 = inv(others)
@@ -193,6 +200,8 @@ class Client:
         self.statistics = Statistics()
         if counts:
             s, f, residual, V = scores_of_theta(S, q, C0 + T, mean, phi)
+            C = C0 + T
+            self.unguarded = mean + C @ solve(np.eye(d) + S @ C, q - S @ mean)
             self.wider, self.alone = 0.0, False
             margins += [abs(s * s / (4 * f) - 1)] if f > 0 else []
             if s > 0 and s * s > 4 * f:
@@ -201,8 +210,8 @@ class Client:
                 options += [(g * np.eye(d), np.zeros(d)) for g in WIDER]
                 gains = np.array([evidence(S, q, *each, phi) - now for each in options])
                 best = int(gains.argmax())
-                margins.append(abs(gains[best] - ENOUGH))
-                if gains[best] > ENOUGH:
+                margins.append(abs(gains[best] - self.enough))
+                if gains[best] > self.enough:
                     self.alone, self.wider = best >= len(WIDER), WIDER[best % len(WIDER)]
             theta = s, f, self.wider > 0
         self.T = T + (4.0 if self.alone else self.wider) * np.eye(d)
@@ -228,7 +237,7 @@ class Client:
 
     def adopt_effects(self, M, right, S, q, second, tau2, margins) -> tuple[float, float]:
         """Effects' statistics, and their guard."""
-        d, (own, own_right) = self.d, self.own
+        d, (own, own_right) = self.d, self.said
         others, weighed = eliminated(M, right, d)
         prior, mean = inv(inv(others) + self.T), solve(others, weighed)
         if self.alone:
@@ -250,8 +259,8 @@ class Client:
         if s > 0 and s * s > 4 * f:
             fits = [-0.5 * np.sum(np.log(w + g) + e2 / (w + g)) for g in (0.0, *WIDER)]
             gains = np.array(fits[1:]) - fits[0]
-            margins.append(abs(gains.max() - ENOUGH))
-            if gains.max() > ENOUGH:
+            margins.append(abs(gains.max() - self.enough))
+            if gains.max() > self.enough:
                 self.wider_effects = WIDER[int(gains.argmax())]
         return s, f
 
@@ -273,7 +282,7 @@ def pooled(said: list[tuple[float, float, bool]], tau2: float, margins: list[flo
 
 
 def limited(value: float, f: float, tau2: float, margins: list[float]) -> float:
-    limit = (1 if tau2 > 0 else 2) * sqrt(2 / f)
+    limit = (0.5 if tau2 > 0 else 1.5) * sqrt(2 / f)
     margins.append(abs(value / limit - 1))
     return value if value > limit else 0.0
 
@@ -286,12 +295,14 @@ def pooled_with_directions(
     f = np.array([said[i].theta[1] for i in counts])
     E = np.mean([said[i].residual for i in counts], axis=0)
     V = np.mean([said[i].V for i in counts], axis=0)
+    values, axes = eigh(V)
+    axes = axes[:, values > KNOWN * values[-1]]  # coordinates of which samples say something
+    old, F = np.linalg.matrix_rank(F, 1e-9), axes.T @ (F + np.zeros(V.shape)) @ axes
+    E, V = axes.T @ E @ axes, axes.T @ V @ axes
     d, n = len(V), max(2.0, np.sqrt(f).sum() ** 2 / f.sum())
-    old, gamma = np.linalg.matrix_rank(F, 1e-9), d / n
-    if len(f) < 2 or np.linalg.cond(V) > SINGULAR:
-        return pooled([each.theta for each in said], tau2, margins), 0.0
+    gamma = d / n
     half = root(V)
-    N = half @ root(np.eye(d) - half @ (F + np.zeros((d, d))) @ half, 0.01)
+    N = half @ root(np.eye(d) - half @ F @ half, 0.01)
     N = N @ N.T
     whole = root(N)
     ells, e = (each[..., ::-1] for each in eigh(inv(whole) @ E @ inv(whole)))
@@ -308,6 +319,7 @@ def pooled_with_directions(
         direction = inv(V) @ whole @ column
         F += size * np.outer(direction, direction)
         k += 1
+    F = axes @ F @ axes.T
     if k == d:
         return tau2, F
     rest = e[:, k:].T @ N @ e[:, k:]
@@ -346,7 +358,10 @@ def fedglb_personal(
     out = Outcome(np.full((T, N), -1), [], [], [], [], [], [])
     score, offers = Score(rule, link, dispersion, names), [Offers(d, m, ids) for _ in range(N)]
     fit, beside = Fit.nothing(d, m, blocks), Spread()
-    clients = [Client(link, dispersion, d, np.zeros(m), fit.matrix, fit.second) for _ in range(N)]
+    enough = log(12) + log(max(1.0, N / 2.5))
+    clients = [
+        Client(link, dispersion, d, np.zeros(m), fit.matrix, fit.second, enough) for _ in range(N)
+    ]
     waiting: list[list[tuple[int, Array, float]]] = [[] for _ in range(N)]
 
     def update() -> None:

@@ -170,14 +170,14 @@ CASES = {
     "new arms, alike": case("logistic", "new", "alike", "shortened", rule="Bayes"),
     "new arms, differ": case("identity", "new", "differ", "spread", "wider", rule="Thompson"),
     "a wider prior": case(
-        "identity", "new", "outlier", "alone", "spread", "wider", N=6, d=2, seed=2
+        "identity", "new", "outlier", "alone", "spread", "wider", N=6, d=2, seed=0
     ),
     "alone": case(
         "poisson", "new", "outlier", "alone", "shortened", "spread", N=5, d=2, rule="Thompson"
     ),
     "alone, ids": case(
         "logistic", "ids", "outlier", "alone", "effects' spread", "spread",
-        N=5, T=100, seed=2, rule="Bayes",
+        N=5, T=100, seed=0, rule="Bayes",
     ),
     "the same arms, differ": case(
         "identity", "same", "differ", "effects' guard", "effects' spread", "wider", N=5, d=2, seed=4
@@ -198,7 +198,7 @@ CASES = {
         d=2, absent=True, T=100, rule="Thompson",
     ),
     "groups": case(
-        "logistic", "new", "groups", "direction", "spread", N=6, T=100, spikes=True, rule="Bayes"
+        "logistic", "new", "groups", "direction", N=6, T=100, spikes=True, rule="Bayes"
     ),
     "groups, identity": case(
         "identity", "new", "groups", "alone", "direction", "wider",
@@ -206,11 +206,11 @@ CASES = {
     ),
     "groups, poisson": case(
         "poisson", "new", "groups", "direction", "spread",
-        N=6, d=2, T=100, spikes=True, rule="Thompson",
+        N=6, d=2, T=100, spikes=True, seed=8, rule="Thompson",
     ),
     "groups, ids": case(
         "logistic", "ids", "groups", "direction", "effects' spread",
-        N=6, d=4, T=100, spikes=True, seed=5, rule="Thompson",
+        N=6, d=4, T=100, spikes=True, seed=0, rule="Thompson",
     ),
 }  # fmt: skip
 
@@ -221,14 +221,8 @@ def test_the_same_as_a_plain_program(name):
     agree(CASES[name])
 
 
-def refused(seed: int):
-    """Lemma T's rounding errors can be larger than the coordinator's checks of sums allow."""
-    mark = pytest.mark.xfail(raises=fg.InvalidInput, reason=refused.__doc__, strict=True)
-    return pytest.param(seed, marks=mark)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [refused(s) if s in (6, 16) else s for s in range(60)])
+@pytest.mark.parametrize("seed", range(60))
 def test_random_problems(seed):
     rng = np.random.default_rng(seed)
     link, arms = rng.choice(list(NOISE)), rng.choice(["new", "same", "ids"])

@@ -58,6 +58,8 @@ REACH = 8.0
 WIDER = (4.0, 1.0, 0.25, 0.0625, 0.015625, 0.00390625)
 #: Below this multiple of its standard deviation the derivative of the evidence allows no such gain.
 TRY = 1.0
+#: What is left of a client's Hessian without effects is nothing below this share of it.
+ROUNDING = 1e-10
 #: Further steps in the model are shortened, as in `parts.global_update.one_exchange`.
 FAR = 1.79
 
@@ -346,8 +348,8 @@ def sum_own(
                 test_hessians[i], merged, i, test, buckets, at_zero,
             )  # fmt: skip
         to_send(
-            own_hessians[i], own_gradients[i], table, anchor, matrices[i, SPREAD],
-            matrices[i, REST], state[WIDTH], state[DIFFERS], theta, known, gradients[i],
+            own_hessians[i], own_gradients[i], table, anchor, matrices[i, SPREAD], state[WIDTH],
+            state[DIFFERS], theta, known, gradients[i],
             hessians[i], tables[i],
         )  # fmt: skip
 
@@ -391,7 +393,6 @@ def to_send(
     own_table: FloatArray,
     anchor: FloatArray,
     T: FloatArray,
-    rest: FloatArray,
     wider: float,
     differs: float,
     theta: FloatArray,
@@ -402,7 +403,7 @@ def to_send(
 ) -> None:
     """Write what a client sends: its arrow for the shared (θ, u), as gradient and Hessian there.
 
-    `rest` is scratch. Without a spread these are its sums, moved from its anchor to θ.
+    Without a spread these are its sums, moved from its anchor to θ.
     """
     d, width = theta.shape[0], theta.shape[0] + CROSS
     for j in range(used(own_table, width)):
@@ -411,6 +412,7 @@ def to_send(
     if table.size > 0 or differs > 0.0:
         own_arrow(own_hessian, own_gradient, table, anchor, hessian, q)
         if differs > 0.0:
+            rest = np.empty((d, d))
             less_own(hessian, T, rest)
             spread_arrow(hessian, q, table, T, wider, rest)
     else:
@@ -703,6 +705,15 @@ def take_prior(
             own_arrow(test_hessian, test_gradient, own, vectors[UNGUARDED], own_S, own_q)
         else:
             own_arrow(own_hessian, own_gradient, own, anchor, own_S, own_q)
+        every, left = 0.0, 0.0
+        for j in range(d):
+            every += test_hessian[j, j] if guarded else own_hessian[j, j]
+            left += own_S[j, j]
+        if left <= ROUNDING * every:  # all samples are explained by their arms' effects
+            for i in range(d):
+                own_q[i] = 0.0
+                for j in range(d):
+                    own_S[i, j] = 0.0
         base = evidence(own_S, own_q, C, mean, phi, rest, r)
         product(rest, own_S, V)
         even(V)

@@ -20,8 +20,9 @@ FEW = 0.2
 RISES, STAYS = 3.3, 0.0
 #: The number of clients, a priori, for which the others are no help.
 UNUSUAL = 2.5
-#: At least this share of the variance is noise in every direction.
-NOISE = 0.01
+#: At least this share of the variance is noise in every direction; and directions of less variance
+#: than this share of the largest have no spread of their own.
+NOISE, KNOWN = 0.01, 1e-6
 
 
 @dataclass(frozen=True)
@@ -120,15 +121,17 @@ def _spikes(
     Were T = τ²I, the covariance would be V − VFV = N, and the eigenvalues of N^(−½)EN^(−½) those of
     noise. Larger ones are spikes; the others say how far τ² is from the truth.
     """
-    d = len(V)
     v, basis = np.linalg.eigh(V)
-    root = (basis * np.sqrt(np.maximum(v, 1e-12 * v.max()))) @ basis.T
-    inner = np.eye(d) - root @ F @ root
+    known = v > KNOWN * v[-1]  # in other directions no sample says anything
+    v, basis, d = v[known], basis[:, known], int(known.sum())
+    # N = half halfᵀ; coordinates are those of V's eigenvectors
+    root = np.sqrt(v)
+    inner = np.eye(d) - root[:, None] * (basis.T @ F @ basis) * root
     inner_values, inner_basis = np.linalg.eigh(0.5 * (inner + inner.T))
-    half = root @ (inner_basis * np.sqrt(np.maximum(inner_values, NOISE)))  # N = half halfᵀ
-    whitened = np.linalg.solve(half, np.linalg.solve(half, E).T)
+    half = root[:, None] * inner_basis * np.sqrt(np.maximum(inner_values, NOISE))
+    whitened = np.linalg.solve(half, np.linalg.solve(half, basis.T @ E @ basis).T)
     values, vectors = np.linalg.eigh(0.5 * (whitened + whitened.T))
-    # V as unequal as they are, as many equal ones: at most N
+    # clients of unequal V count as so many equal ones
     n = max(float(np.sqrt(f).sum() ** 2 / f.sum()), 2.0)
     had = int(np.sum(np.linalg.eigvalsh(F) > 1e-9 * max(np.trace(F), 1e-300)))
     edge = (math.sqrt(n - 1.0) + math.sqrt(d)) ** 2 / n
@@ -139,11 +142,11 @@ def _spikes(
         k for rank, k in enumerate(order)
         if values[k] > edge + (STAYS if rank < had else RISES) * unit
     ]  # fmt: skip
-    gamma, found = d / n, np.zeros((d, d))
+    gamma, found = d / n, np.zeros(F.shape)
     for k in spiked:
         excess = values[k] - 1.0 - gamma
         size = 0.5 * (excess + math.sqrt(max(excess * excess - 4.0 * gamma, 0.0)))
-        q = np.linalg.solve(V, half @ vectors[:, k])
+        q = basis @ ((half @ vectors[:, k]) / v)
         found += size * np.outer(q, q)
     rest = [k for k in order if k not in spiked]
     noise = half @ vectors[:, rest]  # N without the spikes' directions

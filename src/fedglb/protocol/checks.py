@@ -37,6 +37,7 @@ _UNIT = 2.0**-53
 _FAR = 700.0  # a link's functions may overflow at larger |z|
 _TINY = 1e-100  # of slopes
 _EVERYTHING = (-math.inf, math.inf)
+_INVERSE = 1e4  # so much less exact is what went through an inverse
 _UNDERFLOW = 1e-30  # ‖x‖² of a sample may round to 0 where x does not
 
 
@@ -228,15 +229,16 @@ def check_model_sums(
     gradient = array("gradient", message.gradient, (d,))
     hessian = array("hessian", message.hessian, (d, d))
     _check_weights(hessian, n, limits.slope[1])
-    # its own rounding errors are a sum's, whatever the weights in it
-    if not is_definite(1.0, hessian, 0.0, hessian, _slack(n, hessian)):
+    # its own rounding errors are a sum's, whatever the weights in it, or those of an inverse
+    slack = (_INVERSE if personal else 1.0) * _slack(n, hessian)
+    if not is_definite(1.0, hessian, 0.0, hessian, slack):
         raise InvalidInput("hessian", "indefinite", "a positive semi-definite matrix")
     _check_sum("gradient", gradient, Batch.of_hessian(message, limits.slope), limits.residual)
     rows = _rows("effects", message.effects, setting, effects, buckets)
     if rows is not None:  # the sums Σ(μ − y) of a client with its own model have no simple bound
         largest = math.inf if personal else limits.residual
         longest = math.inf if spikes else 1.0  # (I + ST)⁻¹b may be longer than b
-        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest), longest)
+        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest), longest, slack)
     for name in ("residuals", "information"):
         value = _exactly(name, getattr(message, name), (d, d), wanted=personal and spikes)
         if value is not None and asymmetry(value) > 0.0:
@@ -251,7 +253,12 @@ def check_model_sums(
 
 
 def _check_arm_sums(
-    rows: FloatArray, n: int, hessian: FloatArray, limits: Limits, longest: float
+    rows: FloatArray,
+    n: int,
+    hessian: FloatArray,
+    limits: Limits,
+    longest: float,
+    slack: float,
 ) -> None:
     """Raise unless these can be the arms' h = Σw, g = Σ(μ − y) and b = Σwx among n samples.
 
@@ -273,7 +280,7 @@ def _check_arm_sums(
         if not np.all(np.linalg.norm(b / apart, axis=1) <= longest * _MORE):
             raise InvalidInput("Σwx of effects", "longer than Σw", "arms of norm at most 1")
         means = b / np.sqrt(apart)
-        if not is_definite(1.0, hessian, -1.0, means.T @ means, 2.0 * _slack(n, hessian)):
+        if not is_definite(1.0, hessian, -1.0, means.T @ means, 2.0 * slack):
             raise InvalidInput("Σwx of effects", "too large", "what the Hessian allows")
 
 
