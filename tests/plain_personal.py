@@ -282,7 +282,7 @@ def pooled(said: list[tuple[float, float, bool]], tau2: float, margins: list[flo
 
 
 def limited(value: float, f: float, tau2: float, margins: list[float]) -> float:
-    limit = (0.5 if tau2 > 0 else 1.5) * sqrt(2 / f)
+    limit = (1 if tau2 > 0 else 2) * sqrt(2 / f)
     margins.append(abs(value / limit - 1))
     return value if value > limit else 0.0
 

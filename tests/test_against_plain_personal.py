@@ -198,7 +198,7 @@ CASES = {
         d=2, absent=True, T=100, rule="Thompson",
     ),
     "groups": case(
-        "logistic", "new", "groups", "direction", N=6, T=100, spikes=True, rule="Bayes"
+        "logistic", "new", "groups", "direction", N=6, T=100, spikes=True, seed=2, rule="Bayes"
     ),
     "groups, identity": case(
         "identity", "new", "groups", "alone", "direction", "wider",

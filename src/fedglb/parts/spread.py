@@ -12,7 +12,7 @@ from fedglb.kernels.personal import WIDER
 from fedglb.typing import FloatArray
 
 #: A spread counts from this many standard errors on, and again not below so many.
-ENTERS, LEAVES = 1.5, 0.5
+ENTERS, LEAVES = 2.0, 1.0
 #: Clients that choose a wider prior by themselves are left out while they are at most this share.
 FEW = 0.2
 #: A direction has a spread of its own where an eigenvalue is above the largest that noise has, by
@@ -31,8 +31,8 @@ class Pooled:
 
     For each client, s is twice the derivative of the log evidence of its samples by τ², and f its
     expected square over 2: τ² + Σs/Σf is an unbiased estimate with standard error √(2/Σf), where
-    samples are linear and Gaussian. It is taken once it is above 1.5 standard errors, until it
-    falls below half of one.
+    samples are linear and Gaussian. It is taken once it is above 2 standard errors, until it
+    falls below 1.
 
     Parameters
     ----------
