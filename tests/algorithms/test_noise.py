@@ -13,8 +13,8 @@ from fedglb.algorithms.catalog import build, parameters
 
 HORIZON = 12
 NEEDLESS = {
-    "fedglb-auto", "fedglb-mix", "fedglb-personal", "fedglb-private", "n-ecolog", "n-ofuglb", "one-ecolog",
-    "one-ofuglb",
+    "fedglb-auto", "fedglb-mix", "fedglb-personal", "fedglb-private", "n-ecolog", "n-ofuglb",
+    "one-ecolog", "one-ofuglb",
 }  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, array, finite, integer, number
 from fedglb.kernels.effects import BUCKETS
 from fedglb.kernels.linalg import asymmetry, cholesky, inverse_quadratic, is_definite
-from fedglb.kernels.personal import SENT
 from fedglb.links import Link
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Query
@@ -228,27 +227,66 @@ def check_model_sums(
     hessian = array("hessian", message.hessian, (d, d))
     _check_weights(hessian, n, limits.slope[1])
     # its own rounding errors are a sum's, whatever the weights in it
-    if not is_definite(1.0, hessian, 0.0, hessian, _slack(n, hessian)):
+    batch, slack = Batch.of_hessian(message, limits.slope), _slack(n, hessian)
+    if personal:  # and those of the client's own sums, from which it follows
+        least, most = limits.slope
+        slack = _slack(n, most * n / d * np.eye(d))
+        batch = replace(batch, slack=slack / least if least > _TINY else batch.slack)
+    if not is_definite(1.0, hessian, 0.0, hessian, slack):
         raise InvalidInput("hessian", "indefinite", "a positive semi-definite matrix")
-    _check_sum("gradient", gradient, Batch.of_hessian(message, limits.slope), limits.residual)
+    _check_sum("gradient", gradient, batch, limits.residual)
     rows = _rows("effects", message.effects, setting, effects, buckets)
     if rows is not None:  # the sums Σ(μ − y) of a client with its own model have no simple bound
         largest = math.inf if personal else limits.residual
-        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest))
-    for name in ("residuals", "information"):
-        value = _exactly(name, getattr(message, name), (d, d), wanted=personal and spikes)
-        if value is not None and asymmetry(value) > 0.0:
-            raise InvalidInput(name, "not symmetric", "a symmetric matrix")
-    size = SENT if setting.effect_ridge else SENT // 2
-    spread = _exactly("spread", message.spread, (size,), wanted=personal)
+        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest), 2.0 * slack)
+    sizes = (d, effects) if setting.effect_ridge else (d,)
+    spread = _exactly("spread", message.spread, (3 * len(sizes),), wanted=personal)
     if spread is not None:
-        for k, wider in enumerate(spread[2::3].tolist()):
-            number(f"spread[{3 * k + 1}]", float(spread[3 * k + 1]), at_least=0.0)
-            if wider not in (0.0, 1.0):
-                raise InvalidInput(f"spread[{3 * k + 2}]", wider, "0 or 1")
+        _check_distances(spread, sizes)
+    moments = [
+        _exactly(name, getattr(message, name), (d, d), wanted=personal and spikes)
+        for name in ("residuals", "information")
+    ]
+    if spread is not None and moments[0] is not None and moments[1] is not None:
+        _check_moments(spread, moments[0], moments[1], limits.slope[1] * (n + 1.0))
 
 
-def _check_arm_sums(rows: FloatArray, n: int, hessian: FloatArray, limits: Limits) -> None:
+def _check_distances(spread: FloatArray, sizes: Sequence[int]) -> None:
+    """Raise unless these can be s, f and a flag, for θ and effects; `sizes` are those of V.
+
+    s = ‖r‖²/φ − trV and f = trV², V positive semi-definite of this size: s ≥ −trV ≥ −√(size·f).
+    """
+    rows = zip(sizes, spread.reshape(-1, 3).tolist(), strict=True)
+    for k, (size, (s, f, wider)) in enumerate(rows):
+        number(f"spread[{3 * k + 1}]", f, at_least=0.0)
+        least = -math.sqrt(size * f) * _MORE
+        number(f"spread[{3 * k}]", s, at_least=least)
+        if wider not in (0.0, 1.0):
+            raise InvalidInput(f"spread[{3 * k + 2}]", wider, "0 or 1")
+
+
+def _check_moments(spread: FloatArray, E: FloatArray, V: FloatArray, most: float) -> None:
+    """Raise unless these can be rrᵀ/φ and V behind s and f; V is at most about `most`."""
+    for name, value, slack in (
+        ("residuals", E, _SLACK * trace(E)), ("information", V, _SLACK * most),
+    ):  # fmt: skip
+        if asymmetry(value) > 0.0:
+            raise InvalidInput(name, "not symmetric", "a symmetric matrix")
+        if not is_definite(1.0, value, 0.0, value, max(slack, _TINY)):
+            raise InvalidInput(name, "indefinite", "a positive semi-definite matrix")
+    s, f = float(spread[0]), float(spread[1])
+    with np.errstate(over="ignore"):
+        square = float(np.sum(V * V))
+    if not math.isclose(square, f, rel_tol=_SLACK, abs_tol=_TINY):
+        raise InvalidInput("information", "another size", "trV² = spread[1]")
+    slack = _SLACK * abs(trace(V)) + _TINY
+    if not math.isclose(trace(E), s + trace(V), rel_tol=_SLACK, abs_tol=slack):
+        raise InvalidInput("residuals", "another size", "a trace of spread[0] + trV")
+
+
+def _check_arm_sums(
+    rows: FloatArray, n: int, hessian: FloatArray, limits: Limits, slack: float
+) -> None:
     """Raise unless these can be the arms' h = Σw, g = Σ(μ − y) and b = Σwx among n samples.
 
     ‖x‖ ≤ 1 bounds b. What is left of Σwxxᵀ without the arms' means, Σw(x − b/h)(x − b/h)ᵀ, is
@@ -269,7 +307,7 @@ def _check_arm_sums(rows: FloatArray, n: int, hessian: FloatArray, limits: Limit
         if not np.all(np.linalg.norm(b / apart, axis=1) <= _MORE):
             raise InvalidInput("Σwx of effects", "longer than Σw", "arms of norm at most 1")
         means = b / np.sqrt(apart)
-        if not is_definite(1.0, hessian, -1.0, means.T @ means, 2.0 * _slack(n, hessian)):
+        if not is_definite(1.0, hessian, -1.0, means.T @ means, slack):
             raise InvalidInput("Σwx of effects", "too large", "what the Hessian allows")
 
 

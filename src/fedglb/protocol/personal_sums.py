@@ -10,15 +10,35 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.kernels.effects import CROSS, ROWS
 from fedglb.kernels.merge import Merged
-from fedglb.kernels.personal import INFORMATION, RESIDUAL, adopt_all, complete, sum_own
+from fedglb.kernels.personal import (
+    INFORMATION,
+    RESIDUAL,
+    SENT,
+    STATISTICS,
+    adopt_all,
+    complete,
+    sum_own,
+)
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.effects import effects_of, to_send
 from fedglb.parts.local_update import LocalState, Personal
 from fedglb.parts.spread import covariance, gain_matrix, penalty
 from fedglb.protocol.messages import ClientId, ModelSums
+from fedglb.protocol.persistence import Arrays
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
+
+
+def without_distance(prior: Arrays) -> Arrays:
+    """Return a prior that says nothing of its client's distance from the others.
+
+    That was taken from samples, of which some are forgotten: the next update does without it.
+    """
+    found = {name: value.copy() for name, value in prior.items()}
+    found["vectors"][RESIDUAL] = found["matrices"][INFORMATION] = 0.0
+    found["counters"][STATISTICS : STATISTICS + SENT] = 0.0
+    return found
 
 
 @dataclass(frozen=True)

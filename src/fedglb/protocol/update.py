@@ -360,8 +360,10 @@ class Update:
 
 
 def _kept(part: Contribution) -> Contribution:
-    """Return a contribution without the sums of arms: they may be as long as all else."""
-    return replace(part, effects=None) if isinstance(part, ModelSums) else part
+    """Return a contribution without the sums of arms, which may be as long as all else, or rrᵀ."""
+    if not isinstance(part, ModelSums):
+        return part
+    return replace(part, effects=None, residuals=None, information=None)
 
 
 def _effects(fitted: Objective, solution: Solution) -> FloatArray | None:

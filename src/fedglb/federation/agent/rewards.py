@@ -206,7 +206,7 @@ class Rewards(Calls):
             rewards = self._numbered(found)
             update = removal.withdraws_from
             durable.stale = True
-            store.replace(rewards, time.time(), update)
+            store.replace(rewards, time.time(), update, removal.model)
             durable.replaced += len(late)
             removal.install(update is not None)
             return self._learned(rewards)[1]
