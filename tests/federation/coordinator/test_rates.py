@@ -120,7 +120,7 @@ def test_a_bucket_fills_again_and_not_above_its_burst():
 
 def test_the_kind_is_read_in_any_order_of_keys():
     body = {"session": "s", "requested_at": 0, "update": 1, "type": "Heartbeat"}
-    assert kind_of(b"fgb\x04" + msgspec.msgpack.encode(body)) == "Heartbeat"
+    assert kind_of(b"fgb\x05" + msgspec.msgpack.encode(body)) == "Heartbeat"
     for wrong in ("", "81", "80", "81a47479706501", "c1", "ff"):
         assert kind_of(b"fgb\x04" + bytes.fromhex(wrong)) is None
     assert kind_of(b"fgb\x02" + msgspec.msgpack.encode(body)) is None

@@ -39,6 +39,7 @@ RULES = tuple(name for name in CHOICES if name != "bank")
 _RENAMED = {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
     "algorithm.name": "--algorithm", "roster": "--clients", "algorithm.privacy.noise": "--noise-in",
+    "algorithm.privacy": "--epsilon",
 }  # fmt: skip
 
 

@@ -107,6 +107,9 @@ class AgentStatus:
         The model that the agent chooses with, since when and by whose word; None: the newest.
     alarms
         What needs its owner's attention. ``fedglb agent serve`` looks for it; others do not.
+    distance
+        How many times as far this client is from the others as clients are on average, where each
+        has a model of its own; None: unknown, or the clients are alike.
     """
 
     connected: bool
@@ -123,6 +126,7 @@ class AgentStatus:
     replaced: int = 0
     frozen: Frozen | None = None
     alarms: tuple[Alarm, ...] = ()
+    distance: float | None = None
 
 
 class RewardTotals:
