@@ -211,11 +211,13 @@ def check_model_sums(
     buckets: float = BUCKETS,
     personal: bool = False,
     spikes: bool = False,
+    variances: tuple[float, float] = (0.0, 0.0),
 ) -> None:
     """Raise unless these can be gradient and Hessian of `message.samples` samples at the model.
 
     `effects` is the largest number of arms with an effect, `buckets` bounds their keys; `personal`
-    says whether clients have models of their own, and `spikes` whether T has directions.
+    says whether clients have models of their own, `spikes` whether T has directions, and
+    `variances` are the smallest and the largest eigenvalue of T.
 
     M = Σ x xᵀ is not known: the trace of the Hessian is at most n times the largest slope, and
     the gradient is measured by the Hessian over the smallest one, which is at least M. That is
@@ -228,9 +230,12 @@ def check_model_sums(
     _check_weights(hessian, n, limits.slope[1])
     # its own rounding errors are a sum's, whatever the weights in it
     batch, slack = Batch.of_hessian(message, limits.slope), _slack(n, hessian)
-    if personal:  # and those of the client's own sums, from which it follows
-        least, most = limits.slope
-        slack = _slack(n, most * n / d * np.eye(d))
+    least, most = limits.slope
+    if personal and most < math.inf:  # and those of the client's own sums, from which it follows
+        S, (narrow, wide) = most * n, variances
+        # (I + ST)⁻¹S is at most 1/T, and off by cond(I + ST) of that
+        whole = S + (1.0 + S * wide) * min(S, 1.0 / max(narrow, _TINY))
+        slack = _slack(n, whole / d * np.eye(d))
         batch = replace(batch, slack=slack / least if least > _TINY else batch.slack)
     if not is_definite(1.0, hessian, 0.0, hessian, slack):
         raise InvalidInput("hessian", "indefinite", "a positive semi-definite matrix")
