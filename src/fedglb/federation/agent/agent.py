@@ -979,7 +979,7 @@ class Agent:
             0 if self._client.encoder is None else self._client.encoder.ignored,
             None if agreement.features is None else agreement.revision,
             self._client.defaulted, self._client.replaced, self._client.frozen,
-            self.alarms.standing, own_distance(client),
+            own_distance(client), self.alarms.standing,
         )  # fmt: skip
 
     def check_ready(self) -> None:

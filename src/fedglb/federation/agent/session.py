@@ -105,11 +105,11 @@ class AgentStatus:
         How many of them a later reward has replaced.
     frozen
         The model that the agent chooses with, since when and by whose word; None: the newest.
-    alarms
-        What needs its owner's attention. ``fedglb agent serve`` looks for it; others do not.
     distance
         How many times as far this client is from the others as clients are on average, where each
         has a model of its own; None: unknown, or the clients are alike.
+    alarms
+        What needs its owner's attention. ``fedglb agent serve`` looks for it; others do not.
     """
 
     connected: bool
@@ -125,8 +125,8 @@ class AgentStatus:
     defaulted: int = 0
     replaced: int = 0
     frozen: Frozen | None = None
-    alarms: tuple[Alarm, ...] = ()
     distance: float | None = None
+    alarms: tuple[Alarm, ...] = ()
 
 
 class RewardTotals:
