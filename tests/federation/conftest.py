@@ -28,9 +28,14 @@ def path(tmp_path):
     return tmp_path / "agent.db"
 
 
-@pytest.fixture(params=["fedglb_auto", pytest.param("fedglb_ucb", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["fedglb_auto", "fedglb_personal", pytest.param("fedglb_ucb", marks=pytest.mark.slow)]
+)
 def agent(request, path):
-    before = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
-    algorithm = before if request.param == "fedglb_ucb" else None
+    algorithm = {
+        "fedglb_auto": None,
+        "fedglb_personal": fg.fedglb_personal(threshold=10.0),
+        "fedglb_ucb": fg.fedglb_ucb(threshold=10.0, solver=fg.Newton()),
+    }[request.param]
     with Agent.open(path, fg.Problem(dim=3), algorithm=algorithm) as out:
         yield out

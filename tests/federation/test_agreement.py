@@ -19,6 +19,7 @@ from fedglb.parts.global_update import GlobalUpdate, Refit
 from fedglb.parts.local_update import LocalUpdate
 from fedglb.parts.local_update.lazy_ons import LazyRate
 from fedglb.parts.memory import Memory
+from fedglb.parts.spread import Pooled
 from fedglb.parts.trigger import Trigger
 from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.lossy_network import agreed
@@ -36,7 +37,7 @@ STORED_NAMES = {
     "algorithm": {"Algorithm"},
     "local_update": {
         "Anchored", "AsyncRidge", "Calibrated", "EcoLog", "Frozen", "FrozenHessian", "FrozenRidge",
-        "HessianMle", "LazyOns", "Mle", "Ons", "Ridge",
+        "HessianMle", "LazyOns", "Mle", "Ons", "Personal", "Ridge",
     },
     "global_update": {
         "AGD", "ClosedForm", "Exchange", "LBFGS", "Newton", "OneExchange", "OnePass", "OnsStep",
@@ -54,6 +55,7 @@ STORED_NAMES = {
     "rate": {"LazyRate"},
     "privacy": {"Gaussian"},
     "memory": {"Adaptive", "Forever", "HalfLife"},
+    "spread": {"Pooled"},
 }  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def test_stored_names_are_a_decision():
     }  # fmt: skip
     found = {axis: {_stored(kind) for kind in _concrete(base)} for axis, base in axes.items()}
     single = {"problem": fg.Problem, "algorithm": fg.Algorithm, "rate": LazyRate}
-    single |= {"ridge": fg.Evidence, "privacy": fg.GaussianMechanism}
+    single |= {"ridge": fg.Evidence, "privacy": fg.GaussianMechanism, "spread": Pooled}
     found |= {axis: {_stored(kind)} for axis, kind in single.items()}
     assert found == STORED_NAMES
 
@@ -113,6 +115,7 @@ def test_the_facts_of_an_agreement_are_these():
         "algorithm.trigger.threshold": "1",
         "algorithm.trigger.clock": "steps",
         "algorithm.trigger.max_gain": "inf",
+        "algorithm.trigger.share": "inf",
         "algorithm.confidence": "FedGLBRadius",
         "algorithm.ridge": "1",
         "algorithm.delta": "0.01",
@@ -122,6 +125,7 @@ def test_the_facts_of_an_agreement_are_these():
         "algorithm.choice.ties": "first",
         "algorithm.privacy": "None",
         "algorithm.memory": "Forever",
+        "algorithm.spread": "None",
     }
 
 
@@ -318,3 +322,15 @@ def test_a_file_of_the_operator_runs_no_code_on_members_machines(tmp_path, monke
     with pytest.raises(InvalidInput, match=r"^algorithm\.(\w|\.)* = 'os:mkdir': .*name no code"):
         table.build()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_client_with_its_own_model_sends_has_no_privacy():
+    """The refusals name the reason, not only the parameter."""
+    problem = ProblemTable(3)
+    private = {"name": "fedglb-personal", "privacy": {"epsilon": 1.0, "delta": 1e-6}}
+    with pytest.raises(InvalidInput, match="its distance from the others"):
+        AgreementTable(5, problem, private).build()
+    with pytest.raises(InvalidInput, match="by subtraction; and clients with models of their own"):
+        AgreementTable(5, problem, {"name": "fedglb-personal"}, minimum=3).build()
+    built = AgreementTable(5, problem, {"name": "fedglb-personal", "effects": 7}).build()
+    assert (built.effects, built.algorithm.spread) == (7, Pooled())

@@ -26,6 +26,9 @@ TABLES = {
     },
     # a rule that draws nothing: an agent draws by the seed in its file
     "auto": {"name": "fedglb-auto", "threshold": 0.5, "choice": {"name": "ucb", "ties": "first"}},
+    "personal": {
+        "name": "fedglb-personal", "threshold": 0.5, "choice": {"name": "ucb", "ties": "first"},
+    },
 }  # fmt: skip
 
 
@@ -61,14 +64,17 @@ def adopted_by_all(agents, update):
     return models[0]
 
 
-@pytest.mark.some(1)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", TABLES)
 def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
     table = AgreementTable(N, ProblemTable(D), TABLES[name])
     agreement = table.build()
     arms, means, rewards = recording((T, N, K, D), seed=7)
-    if name == "auto":  # items that recur, known by their features
+    if name != "newton":  # items that recur, known by their features
         arms[:], means[:] = arms[0, 0], means[0, 0]
+        if name == "personal":  # every other client likes what the others do not
+            means[:, 1::2] = 1.0 - means[:, 1::2]
+            means = np.round(means)
         rewards = (np.random.default_rng(7).random((*rewards.shape[:2], 1)) < means).astype(float)
     env = fg.Recorded(agreement.problem, arms, means, rewards=rewards)
     expected = Simulation(agreement.algorithm, env, T, 0)
@@ -80,9 +86,10 @@ def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
     np.testing.assert_array_equal(choices, expected.recorder.log.choices)
     assert [m["t"] for m in models] == [m.t for m in expected.models]
     for got, wanted in zip(models, expected.models, strict=True):
-        for field in ("theta", "matrix", "radius_terms", "ridge", "effects"):
+        for field in ("theta", "matrix", "radius_terms", "ridge", "effects", "spread"):
             np.testing.assert_array_equal(got[field], getattr(wanted, field))  # to the bit
-    assert name != "auto" or len(models[-1]["effects"]) > 2
+    assert name == "newton" or len(models[-1]["effects"]) > 2
+    assert name != "personal" or max(models[-1]["spread"][:2]) > 0.0
 
     file = CoordinatorStore(state, agreement)
     arrays, traffic = file.state()

@@ -20,6 +20,7 @@ from tests.federation.test_private import private, to_the_end
 
 LOSSY = {"loss": 0.25, "twice": 0.25, "delay": 1.0}
 ALGORITHMS = {"ucb": fg.fedglb_ucb(1e9, fg.Newton()), "auto": fg.fedglb_auto(1e9)}
+ALGORITHMS["personal"] = fg.fedglb_personal(1e9)
 
 
 def frozen_at(running: Harness) -> dict[str, int]:

@@ -38,6 +38,7 @@ from tests.federation.helpers.recorded import (
     EACH,
     ITEMS,
     ONE_EXCHANGE,
+    PERSONAL,
     Standing,
     asker,
     learn,
@@ -90,18 +91,23 @@ def compiled() -> None:
     """Compile before any process waits for it: on a new machine that takes a minute."""
     preload(AGREED.build())
     preload(ONE_EXCHANGE.build())
+    preload(PERSONAL.build())
 
 
 @pytest.fixture(
-    scope="module", params=[(AGREED, ROUNDS), (ONE_EXCHANGE, 1)], ids=["fedglb_ucb", "fedglb_auto"]
+    scope="module",
+    params=[(AGREED, ROUNDS), (ONE_EXCHANGE, 1), (PERSONAL, 1)],
+    ids=["fedglb_ucb", "fedglb_auto", "fedglb_personal"],
 )
 def case(request) -> tuple[AgreementTable, list[Standing]]:
     """An agreement, and what must come out: phase 0 and one more for every kill."""
     agreed, rounds = request.param
     out = list(undisturbed(agreed.build(), NAMES, 1 + KILLS))
     assert {int(standing.coordinator["last_update.rounds"]) for standing in out} == {rounds}
-    if agreed is ONE_EXCHANGE:  # every item has an effect
+    if agreed is not AGREED:  # every item has an effect
         assert out[-1].coordinator["model.effects"].size == 2 + ITEMS * (DIM + 3)
+    if agreed is PERSONAL:
+        assert sum(standing.coordinator["model.spread"][0] > 0.0 for standing in out) > KILLS / 2
     return agreed, out
 
 

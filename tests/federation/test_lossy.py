@@ -18,12 +18,14 @@ LOSSY = {"loss": 0.25, "twice": 0.25, "delay": 1.0}
 ALGORITHMS = {
     "newton": fg.fedglb_ucb(0.0, fg.Newton()),
     "auto": fg.fedglb_auto(0.0),
+    "personal": fg.fedglb_personal(0.0),
     "further rounds": fg.fedglb_mix(0.0, solver=fg.OneExchange(slack=1e-6)),
 }
 #: Which algorithm a seed is for.
 CASES = [
     *(("newton", seed) for seed in range(30)),
     *(("auto", seed) for seed in range(20)),
+    *(("personal", seed) for seed in range(20)),
     *(("further rounds", seed) for seed in range(5)),
 ]
 

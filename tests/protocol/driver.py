@@ -39,6 +39,7 @@ class Federation:
         self.choices: list[int] = []
         self.hook: Callable[[Message], None] = lambda message: None
         self.items: np.ndarray | None = None  # arms that are offered again and again
+        self.differ = False  # whether every other client has the opposite parameter
 
     def interact(self, i: int, t: int) -> list[Message]:
         """Let client i choose and learn; return what it wants to send."""
@@ -52,7 +53,10 @@ class Federation:
         arm = self.clients[i].choose(arms, ids=ids)
         self.choices.append(arm)
         problem = self.setting.problem
-        mean = problem.link.mean(float(arms[arm] @ self.theta))
+        z = float(arms[arm] @ self.theta)
+        if self.differ:
+            z *= 20.0 - 40.0 * (i % 2)
+        mean = problem.link.mean(z)
         reward = problem.link.sample(mean, u, problem.R)
         return self.clients[i].observe(arms[arm], reward, t, None if ids is None else ids[arm])
 
@@ -101,6 +105,7 @@ def communicating(T: int = 20) -> dict[str, fg.Algorithm]:
             solver=fg.OneExchange(within="deviation"),
         ),
         "effects": fg.fedglb_auto(1.0),
+        "personal effects": fg.fedglb_personal(1.0),
     }
 
 

@@ -167,6 +167,20 @@ def test_nor_is_one_who_answers_at_the_model(name, d):
     assert sent > 0.6 * 6 * 12 * 4
 
 
+@pytest.mark.some(4)
+@pytest.mark.parametrize("spikes", [False, True])
+@pytest.mark.parametrize("name", ["logistic", "identity", "poisson"])
+def test_nor_is_one_with_a_model_of_its_own(name, spikes):
+    algorithm = fg.fedglb_personal(0.5, effects=0 if spikes else 5, spikes=spikes)
+    for seed in range(4):
+        problem = fg.Problem(D, LINK_TYPES[name](), noise=0.3)
+        fed = Federation(algorithm, problem, N, 60, seed)
+        fed.differ = seed % 2 == 1 and name != "poisson"
+        fed.coordinator = fg.Coordinator(algorithm, fed.setting, range(N))
+        fed.run()
+        assert fed.coordinator.syncs > 3
+
+
 @pytest.mark.some(1)
 @pytest.mark.parametrize("name", LINK_TYPES)
 def test_nor_with_many_samples_or_features_or_unbounded_rewards(name):
@@ -347,6 +361,50 @@ AT_THE_MODEL = {
     "no whole number": (lambda m: {"samples": 6.5}, "samples"),
     "more samples than there are numbers": (lambda m: {"samples": 2**60}, "samples"),
 }
+
+
+#: About the distance from others, of a client with a model of its own: s, f, whether its prior is
+#: wider, for θ and for effects; and where T has directions, rrᵀ and V.
+OF_DISTANCE = {
+    "missing": ("spread", lambda v: None),
+    "of another shape": ("spread", lambda v: v[:-1]),
+    "with effects that arms do not have": ("residuals", lambda v: np.append(v, v)),
+    "NaN": ("spread", lambda v: np.append(math.nan, v[1:])),
+    "infinite": ("spread", lambda v: np.append(v[0], [math.inf, *v[2:]])),
+    "no square": ("spread", lambda v: np.append(v[0], [-1e-9, *v[2:]])),
+    "farther than its own evidence": ("spread", lambda v: np.append(v[0] - 1e9, v[1:])),
+    "a flag of two": ("spread", lambda v: np.append(v[:2], [2.0, *v[3:]])),
+    "a flag of a half": ("spread", lambda v: np.append(v[:-1], 0.5)),
+    "no residuals": ("residuals", lambda v: None),
+    "residuals of NaN": ("residuals", lambda v: v * math.nan),
+    "residuals not symmetric": ("residuals", lambda v: v + np.triu(np.ones((D, D)), 1)),
+    "residuals below 0": ("residuals", lambda v: v - (1.0 + np.trace(v)) * np.eye(D)),
+    "residuals unlike s": ("residuals", lambda v: 2.0 * v + np.eye(D)),
+    "no information": ("information", lambda v: None),
+    "information below 0": ("information", lambda v: v - np.eye(D)),
+    "information unlike f": ("information", lambda v: 2.0 * v),
+}
+
+
+@pytest.mark.parametrize("effects", [0, 5])
+@pytest.mark.parametrize("offence", OF_DISTANCE)
+def test_a_lie_about_the_distance_from_others_is_refused(offence, effects):
+    algorithm = fg.fedglb_personal(1.0, effects=effects, spikes=not effects)
+    field, lie = OF_DISTANCE[offence]
+    if effects and field != "spread":
+        return
+    fed = Federation(algorithm, fg.Problem(D), N, T)
+    for t in range(1, 9):
+        fed.step(t)
+    assert fed.coordinator.syncs > 1
+    honest = [a for r in fed.coordinator.begin(9, 0) for a in fed.pass_on(r)]
+    before = fed.coordinator.to_arrays()
+    wrong = dataclasses.replace(honest[OFFENDER], **{field: lie(getattr(honest[OFFENDER], field))})
+    with pytest.raises(fg.InvalidInput, match=field):
+        fed.coordinator.receive(wrong)
+    assert equal_arrays(fed.coordinator.to_arrays(), before)
+    fed.deliver(honest)
+    assert fed.coordinator.phase == 0
 
 
 @pytest.mark.parametrize("name", ["mix", "auto"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.kernels.personal import SENT
 from fedglb.protocol.messages import (
     MESSAGES,
     BatchSums,
@@ -56,7 +57,7 @@ def test_no_message_carries_a_sample(name):
     kinds = {type(message) for message in fed.sent}
     one_exchange = getattr(fed.algorithm.solver, "starts_at_model", False)
     assert (ModelSums in kinds, Covariance in kinds) == (one_exchange, not one_exchange)
-    rounds = name not in ("dislinucb", "effects")
+    rounds = name != "dislinucb" and "effects" not in name
     assert ({Evaluate, Derivatives} <= kinds) == rounds
     left_out = {Covariance if one_exchange else ModelSums}
     asks = not name.startswith("variant")  # on a schedule, nobody does
@@ -92,7 +93,16 @@ def walk(fed, messages):
     for message in messages:
         for numbers in payload(message):
             # what a radius needs is few numbers; never is there a row per sample
-            assert numbers.shape in ((), (0,), (1,), (2,), (D,), (D, D), (NUMBERS_OF_MIXTURE,))
+            assert numbers.shape in (
+                (),
+                (0,),
+                (1,),
+                (2,),
+                (D,),
+                (D, D),
+                (SENT,),
+                (NUMBERS_OF_MIXTURE,),
+            )
             if numbers.shape == (D,):
                 assert np.abs(np.concatenate([X, -X]) - numbers).max(axis=1).min() > 1e-9
             if numbers.shape == (D, D):

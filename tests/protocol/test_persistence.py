@@ -103,7 +103,10 @@ class Restarting(Federation):
 
 
 ALONE = {"n-ons-glm": fg.n_ons_glm(), "n-ucb-glm": fg.n_ucb_glm(), "one-ucb-glm": fg.one_ucb_glm()}
-FEW = {"few effects": fg.fedglb_auto(1.0, effects=3)}
+FEW = {
+    "few effects": fg.fedglb_auto(1.0, effects=3),
+    "personal, directions": fg.fedglb_personal(1.0, effects=0, spikes=True),
+}
 FORGETTING = {
     "half-life": fg.fedglb_auto(1.0, memory=fg.HalfLife(4.0)),
     "half-life, rounds": fg.fedglb_ucb(1.0, fg.LBFGS(), memory=fg.HalfLife(4.0)),
@@ -128,10 +131,14 @@ def test_restarting_before_every_message_changes_nothing(name):
     problem, clients = fg.Problem(D, fg.Probit() if name in ALONE else fg.Logistic()), N
     if name == "one-ucb-glm":
         clients = 1
+    steps = T
+    if "personal" in name:
+        clients, steps = 2 * N, 4 * T
     steady, restarting = (
-        kind(ALGORITHMS[name], problem, clients, T, noise=noise)
+        kind(ALGORITHMS[name], problem, clients, steps, noise=noise)
         for kind in (Federation, Restarting)
     )
+    steady.differ = restarting.differ = "personal" in name
     steady.run()
     restarting.run()
     assert restarting.choices == steady.choices
@@ -139,13 +146,15 @@ def test_restarting_before_every_message_changes_nothing(name):
     assert equal_arrays(steady.coordinator.to_arrays(), restarting.coordinator.to_arrays())
     for one, other in zip(steady.clients, restarting.clients, strict=True):
         assert equal_arrays(one.to_arrays(), other.to_arrays())
+    if "personal" in name:
+        assert steady.coordinator.model.spread[:2].any()
     if name == "lbfgs, then newton":
         assert "gradient and Hessian rounds in one solve" in restarting.phases
     if "effects" in name:
         assert steady.coordinator.model.effects.size > 2
         assert (GATHERING, False) in restarting.phases
         # no room for more arms is stored, nor a client's sums of arms beyond an update
-        assert steady.clients[0].to_arrays()["state.counters"].size < 20 * (D + 4)
+        assert steady.clients[0].to_arrays()["state.counters"].size < 100 * (D + 4)
         assert "covered.effects" not in steady.coordinator.to_arrays()
     elif name in communicating() and name != "dislinucb":
         assert {(GATHERING, False), (SOLVING, False), (SOLVING, True)} <= restarting.phases

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from urllib.request import urlopen
 
+import numpy as np
 import pytest
 
 import fedglb as fg
@@ -17,10 +20,11 @@ from fedglb.federation.agent import activity
 from fedglb.federation.agent.activity import Activity, Period
 from fedglb.service import agent_page
 from fedglb.service.agent import make_app
-from fedglb.service.agent_page import example
+from fedglb.service.agent_page import _tiles, example
 from fedglb.service.figures import by_period
 from fedglb.service.listening import Listen
 from fedglb.service.server import serve_in_thread
+from tests.federation.helpers.agent_driver import Alone, feed
 from tests.federation.helpers.browser import chromium
 from tests.federation.helpers.nats_federation import PATIENCE
 from tests.service.asgi import ask, get, post
@@ -150,6 +154,32 @@ def test_the_page_shows_weights_and_no_record(tmp_path):
         assert '<b id="total-samples">1</b>' in text
         assert "2 decisions, 1 rewarded" in text
         assert "1, mean of 1 rewards" in text
+
+
+def test_shared_weights_are_beside_the_agents_own(tmp_path):
+    """A coordinator's model, and a client that it has nothing of."""
+    problem = fg.Problem(dim=3)
+    with fg.Agent.open(tmp_path / "a.db", problem, algorithm=fg.fedglb_personal(1e9)) as agent:
+        assert agent.model().shared is None
+        rng = np.random.default_rng(0)
+        feed(agent, rng, 30)
+        Alone(agent).update(agent, t=30)
+        feed(agent, rng, 30)
+        app = make_app(agent)
+        found = json.loads(get(app, "/v1/model?strongest=1").body)
+        model = agent.model()
+        [own], [shared] = found["weights"], found["shared"]
+        assert own == vars(model.strongest(1)[0])
+        assert shared["feature"] == own["feature"]
+        assert shared in [vars(weight) for weight in model.shared]
+        assert [w.weight for w in model.shared] != [w.weight for w in model.weights]
+        text = get(app, "/").body.decode()
+        assert '<th class="n">shared</th>' in text
+        assert f"{shared['weight']:+.3f}" in text
+        assert agent.status.distance is None  # there are no others
+        assert "total-distance" not in text
+        status = replace(agent.status, distance=3.14)
+        assert ("distance", "3.1 ×") in [tile[:2] for tile in _tiles(status, agent.activity())]
 
 
 def test_names_in_the_schema_are_escaped(tmp_path):

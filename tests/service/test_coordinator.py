@@ -20,6 +20,7 @@ from fedglb.federation.agreement import Agreement
 from fedglb.federation.alarms import Alarm
 from fedglb.federation.coordinator.alarms import KINDS
 from fedglb.federation.coordinator.board import Board
+from fedglb.federation.coordinator.differences import SpreadStatus
 from fedglb.federation.coordinator.events import EventStatus, UpdateStatus
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import strongest_weights
@@ -144,6 +145,26 @@ def test_the_strongest_weights_are_a_table(served, board):
     assert EVIL not in text
     assert f'<td class="name">{names[0]}</td><td class="n">+1.250</td>' in text
     assert '<td class="n soft">0.500</td>' in text
+
+
+def test_how_far_clients_differ(board, served):
+    assert "distance" not in asked(served)[2]  # of an algorithm with one model for all
+    assert "fedglb_spread" not in asked(served, "/metrics")[2]
+    given = [{"distance": 3.14159, "far": True}, {"distance": 0.5}, {}]
+    members = tuple(
+        msgspec.structs.replace(m, **more) for m, more in zip(picture().members, given, strict=True)
+    )
+    board.latest = picture(members=members, spread=SpreadStatus(0.47, 0.0, 1))
+    text = asked(served)[2]
+    assert '<td class="n distance">3.1 × far</td>' in text
+    assert '<td class="n distance">0.5 ×</td>' in text
+    assert '<b id="total-spread">± 0.47</b>' in text
+    metrics = asked(served, "/metrics")[2]
+    assert 'fedglb_spread{of="theta"} 0.47\n' in metrics
+    assert "fedglb_coordinator_clients_far 1.0\n" in metrics
+    assert 'client_distance{client="shop-1"} 0.5\n' in metrics
+    assert 'client_distance{client="shop-2"}' not in metrics
+    assert json.loads(asked(served, "/status.json")[2])["members"][0]["far"] is True
 
 
 def test_weights_are_those_of_the_model():

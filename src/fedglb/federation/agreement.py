@@ -61,6 +61,13 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         with under("algorithm"):
             preset = one_of("name", given.pop("name", None), ALGORITHMS)
             _check_names(given)
+            if preset == "fedglb-personal" and given.get("privacy") is not None:
+                allowed = (
+                    "none with fedglb-personal: at every update a client sends sums over all of "
+                    "its samples and its distance from the others (s and f), and each of these "
+                    "would be a release; fedglb-private releases each sample once"
+                )
+                raise InvalidInput("privacy", given["privacy"], allowed)
             algorithm = build(preset, given)
             if "solver" not in given and isinstance(algorithm.solver, AGD):
                 # Newton needs the fewest rounds, and rounds are the cost of a network
@@ -177,6 +184,11 @@ class Agreement:
                 "fedglb-private with secure sums: sums over changing sets of clients at one model "
                 "would reveal single clients' sums by subtraction"
             )
+            if self.algorithm.local_update.personal:
+                allowed += (
+                    "; and clients with models of their own send numbers of unknown size, their "
+                    "distance from the others, and rows of arms that differ from client to client"
+                )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
 
     def _check_privacy(self) -> None:

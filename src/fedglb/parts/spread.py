@@ -122,6 +122,8 @@ def _spikes(
     noise. Larger ones are spikes; the others say how far τ² is from the truth.
     """
     v, basis = np.linalg.eigh(V)
+    if not v[-1] > 0.0:
+        return tau, F
     known = v > KNOWN * v[-1]  # in other directions no sample says anything
     v, basis, d = v[known], basis[:, known], int(known.sum())
     # N = half halfᵀ; coordinates are those of V's eigenvectors

@@ -16,7 +16,6 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, array, finite, integer, number
 from fedglb.kernels.effects import BUCKETS
 from fedglb.kernels.linalg import asymmetry, cholesky, inverse_quadratic, is_definite
-from fedglb.kernels.personal import SENT
 from fedglb.links import Link
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Query
@@ -37,7 +36,6 @@ _UNIT = 2.0**-53
 _FAR = 700.0  # a link's functions may overflow at larger |z|
 _TINY = 1e-100  # of slopes
 _EVERYTHING = (-math.inf, math.inf)
-_INVERSE = 1e4  # so much less exact is what went through an inverse
 _UNDERFLOW = 1e-30  # ‖x‖² of a sample may round to 0 where x does not
 
 
@@ -214,11 +212,13 @@ def check_model_sums(
     buckets: float = BUCKETS,
     personal: bool = False,
     spikes: bool = False,
+    variances: tuple[float, float] = (0.0, 0.0),
 ) -> None:
     """Raise unless these can be gradient and Hessian of `message.samples` samples at the model.
 
     `effects` is the largest number of arms with an effect, `buckets` bounds their keys; `personal`
-    says whether clients have models of their own, and `spikes` whether T has directions.
+    says whether clients have models of their own, `spikes` whether T has directions, and
+    `variances` are the smallest and the largest eigenvalue of T.
 
     M = Σ x xᵀ is not known: the trace of the Hessian is at most n times the largest slope, and
     the gradient is measured by the Hessian over the smallest one, which is at least M. That is
@@ -229,27 +229,66 @@ def check_model_sums(
     gradient = array("gradient", message.gradient, (d,))
     hessian = array("hessian", message.hessian, (d, d))
     _check_weights(hessian, n, limits.slope[1])
-    # its own rounding errors are a sum's, whatever the weights in it, or those of an inverse
-    slack = (_INVERSE if personal else 1.0) * _slack(n, hessian)
+    # its own rounding errors are a sum's, whatever the weights in it
+    batch, slack = Batch.of_hessian(message, limits.slope), _slack(n, hessian)
+    least, most = limits.slope
+    if personal and most < math.inf:  # and those of the client's own sums, from which it follows
+        S, (narrow, wide) = most * n, variances
+        # (I + ST)⁻¹S is at most 1/T, and off by cond(I + ST) of that
+        whole = S + (1.0 + S * wide) * min(S, 1.0 / max(narrow, _TINY))
+        slack = _slack(n, whole / d * np.eye(d))
+        batch = replace(batch, slack=slack / least if least > _TINY else batch.slack)
     if not is_definite(1.0, hessian, 0.0, hessian, slack):
         raise InvalidInput("hessian", "indefinite", "a positive semi-definite matrix")
-    _check_sum("gradient", gradient, Batch.of_hessian(message, limits.slope), limits.residual)
+    _check_sum("gradient", gradient, batch, limits.residual)
     rows = _rows("effects", message.effects, setting, effects, buckets)
     if rows is not None:  # the sums Σ(μ − y) of a client with its own model have no simple bound
         largest = math.inf if personal else limits.residual
         longest = math.inf if spikes else 1.0  # (I + ST)⁻¹b may be longer than b
-        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest), longest, slack)
-    for name in ("residuals", "information"):
-        value = _exactly(name, getattr(message, name), (d, d), wanted=personal and spikes)
-        if value is not None and asymmetry(value) > 0.0:
-            raise InvalidInput(name, "not symmetric", "a symmetric matrix")
-    size = SENT if setting.effect_ridge else SENT // 2
-    spread = _exactly("spread", message.spread, (size,), wanted=personal)
+        _check_arm_sums(rows, n, hessian, replace(limits, residual=largest), longest, 2.0 * slack)
+    sizes = (d, effects) if setting.effect_ridge else (d,)
+    spread = _exactly("spread", message.spread, (3 * len(sizes),), wanted=personal)
     if spread is not None:
-        for k, wider in enumerate(spread[2::3].tolist()):
-            number(f"spread[{3 * k + 1}]", float(spread[3 * k + 1]), at_least=0.0)
-            if wider not in (0.0, 1.0):
-                raise InvalidInput(f"spread[{3 * k + 2}]", wider, "0 or 1")
+        _check_distances(spread, sizes)
+    moments = [
+        _exactly(name, getattr(message, name), (d, d), wanted=personal and spikes)
+        for name in ("residuals", "information")
+    ]
+    if spread is not None and moments[0] is not None and moments[1] is not None:
+        _check_moments(spread, moments[0], moments[1], limits.slope[1] * (n + 1.0))
+
+
+def _check_distances(spread: FloatArray, sizes: Sequence[int]) -> None:
+    """Raise unless these can be s, f and a flag, for θ and effects; `sizes` are those of V.
+
+    s = ‖r‖²/φ − trV and f = trV², V positive semi-definite of this size: s ≥ −trV ≥ −√(size·f).
+    """
+    rows = zip(sizes, spread.reshape(-1, 3).tolist(), strict=True)
+    for k, (size, (s, f, wider)) in enumerate(rows):
+        number(f"spread[{3 * k + 1}]", f, at_least=0.0)
+        least = -math.sqrt(size * f) * _MORE
+        number(f"spread[{3 * k}]", s, at_least=least)
+        if wider not in (0.0, 1.0):
+            raise InvalidInput(f"spread[{3 * k + 2}]", wider, "0 or 1")
+
+
+def _check_moments(spread: FloatArray, E: FloatArray, V: FloatArray, most: float) -> None:
+    """Raise unless these can be rrᵀ/φ and V behind s and f; V is at most about `most`."""
+    for name, value, slack in (
+        ("residuals", E, _SLACK * trace(E)), ("information", V, _SLACK * most),
+    ):  # fmt: skip
+        if asymmetry(value) > 0.0:
+            raise InvalidInput(name, "not symmetric", "a symmetric matrix")
+        if not is_definite(1.0, value, 0.0, value, max(slack, _TINY)):
+            raise InvalidInput(name, "indefinite", "a positive semi-definite matrix")
+    s, f = float(spread[0]), float(spread[1])
+    with np.errstate(over="ignore"):
+        square = float(np.sum(V * V))
+    if not math.isclose(square, f, rel_tol=_SLACK, abs_tol=_TINY):
+        raise InvalidInput("information", "another size", "trV² = spread[1]")
+    slack = _SLACK * abs(trace(V)) + _TINY
+    if not math.isclose(trace(E), s + trace(V), rel_tol=_SLACK, abs_tol=slack):
+        raise InvalidInput("residuals", "another size", "a trace of spread[0] + trV")
 
 
 def _check_arm_sums(
@@ -280,7 +319,7 @@ def _check_arm_sums(
         if not np.all(np.linalg.norm(b / apart, axis=1) <= longest * _MORE):
             raise InvalidInput("Σwx of effects", "longer than Σw", "arms of norm at most 1")
         means = b / np.sqrt(apart)
-        if not is_definite(1.0, hessian, -1.0, means.T @ means, 2.0 * slack):
+        if not is_definite(1.0, hessian, -1.0, means.T @ means, slack):
             raise InvalidInput("Σwx of effects", "too large", "what the Hessian allows")
 
 

@@ -385,7 +385,7 @@ class Client(Learner):
         self.sums = self.sums if adoption.sums is None else adoption.sums
         if self.personal is not None:
             self.base = adoption.base
-            if adoption.update >= self.update:
+            if self.update <= self.adopted:
                 self.frozen_state = None
 
     # -- state -----------------------------------------------------------------------------------

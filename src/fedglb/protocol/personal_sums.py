@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,15 +11,57 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.kernels.effects import CROSS, ROWS
 from fedglb.kernels.merge import Merged
-from fedglb.kernels.personal import INFORMATION, RESIDUAL, adopt_all, complete, sum_own
+from fedglb.kernels.personal import (
+    INFORMATION,
+    RESIDUAL,
+    SENT,
+    STATISTICS,
+    adopt_all,
+    complete,
+    sum_own,
+)
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.effects import effects_of, to_send
 from fedglb.parts.local_update import LocalState, Personal
 from fedglb.parts.spread import covariance, gain_matrix, penalty
 from fedglb.protocol.messages import ClientId, ModelSums
+from fedglb.protocol.persistence import Arrays
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
+
+
+def without_distance(prior: Arrays) -> Arrays:
+    """Return a prior that says nothing of its client's distance from the others.
+
+    That was taken from samples, of which some are forgotten: the next update does without it.
+    """
+    found = {name: value.copy() for name, value in prior.items()}
+    found["vectors"][RESIDUAL] = found["matrices"][INFORMATION] = 0.0
+    found["counters"][STATISTICS : STATISTICS + SENT] = 0.0
+    return found
+
+
+def distance(model: SharedModel, sent: FloatArray) -> float | None:
+    """Return how many times as far from the others a client is as clients are on average.
+
+    √(E[‖δ‖² + Σv²]/(d τ² + A τ_e²)), with A the arms of the model, by its samples: where it has
+    none, 1. `sent` are s and f of θ and effects, as taken at the adoption of this model. None:
+    clients do not differ, or nothing was taken.
+    """
+    d = len(model.matrix)
+    if model.spread is None or not sent[1::3].any():
+        return None
+    theta, effects = model.spread[:2].tolist()
+    if model.directions is not None:
+        theta += float(np.trace(model.directions)) / d
+    arms = 0 if model.effects is None else (model.effects.size - 2) // (d + 3)
+    whole = d * theta + arms * effects
+    if whole == 0.0:
+        return None
+    s = sent[::3].tolist()
+    more = theta**2 * s[0] + (effects**2 * s[1] if arms else 0.0)
+    return math.sqrt(max(0.0, 1.0 + more / whole))
 
 
 @dataclass(frozen=True)

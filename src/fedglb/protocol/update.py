@@ -16,6 +16,7 @@ from fedglb.kernels.personal import REACH
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.effects import ArmSums, effects_of
 from fedglb.parts.global_update import GlobalUpdate, Objective, Query, Refit, Solution, Solve, Sums
+from fedglb.parts.spread import covariance
 from fedglb.protocol.checks import (
     Batch,
     Limits,
@@ -169,6 +170,7 @@ class Update:
                 message, self._model_limits, self.setting, effects, buckets,
                 self.algorithm.local_update.personal,
                 self.algorithm.spread is not None and self.algorithm.spread.spikes,
+                self._variances,
             )  # fmt: skip
         else:
             kept = self.kept.get(client)
@@ -183,6 +185,15 @@ class Update:
             return Batch.of_hessian(part, self._model_limits.slope)
         assert not isinstance(kept, ModelSums)
         return Batch.of(part, kept)
+
+    @cached_property
+    def _variances(self) -> tuple[float, float]:
+        """The smallest and the largest eigenvalue of the last model's T."""
+        last = self.previous
+        if last is None or last.spread is None:
+            return 0.0, 0.0
+        found = np.linalg.eigvalsh(covariance(last.spread, last.directions, len(last.matrix)))
+        return max(float(found[0]), 0.0), float(found[-1])
 
     @cached_property
     def _model_limits(self) -> Limits:
@@ -366,8 +377,10 @@ class Update:
 
 
 def _kept(part: Contribution) -> Contribution:
-    """Return a contribution without the sums of arms: they may be as long as all else."""
-    return replace(part, effects=None) if isinstance(part, ModelSums) else part
+    """Return a contribution without the sums of arms, which may be as long as all else, or rrᵀ."""
+    if not isinstance(part, ModelSums):
+        return part
+    return replace(part, effects=None, residuals=None, information=None)
 
 
 def _effects(fitted: Objective, solution: Solution) -> FloatArray | None:

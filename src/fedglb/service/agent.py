@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import re
 import sqlite3
 import tempfile
@@ -440,7 +439,7 @@ class AgentApi:
             raise InvalidInput("strongest", text, "a whole number >= 1")
         found = self._agent.model()
         if text is not None:
-            found = dataclasses.replace(found, weights=found.strongest(int(text)))
+            found = found.only_strongest(int(text))
         return _json(found)
 
     async def explain(self, request: Request) -> Response:

@@ -58,7 +58,7 @@ class AgentPage:
         text = self._template.render(
             about=self._about, status=shown, alarms=status.alarms, tiles=_tiles(status, activity),
             unit=unit, rewards=rewards, decisions=decisions, model=model,
-            weights=model.strongest(_WEIGHTS), comparison=comparison,
+            strongest=model.only_strongest(_WEIGHTS), comparison=comparison,
             records=self._agent.features is not None,
             example=example(self._agent.features, len(model.weights)),
             requests=self._requests(), version=VERSION, started=self._started,
@@ -93,6 +93,9 @@ def _tiles(status: AgentStatus, activity: Activity) -> list[tuple[str, str, str]
         ("expired", f"{status.expired:,}", "expired without one"),
         ("model", f"{status.model:,}", "updates of the model"),
     ]
+    if status.distance is not None:
+        text = "as far from the others as clients are on average"
+        tiles.append(("distance", f"{status.distance:.1f} ×", text))
     if status.defaulted:
         replaced = f"default rewards, {status.replaced:,} replaced" * bool(status.replaced)
         tiles.append(("defaulted", f"{status.defaulted:,}", replaced or "default rewards"))

@@ -162,7 +162,7 @@ def sections(status: CoordinatorStatus) -> dict[str, str]:
         "samples-figure": macros.bars(bars(status.members)) if counted else macros.uncounted(),
         "weights": macros.weights(status.weights) if status.weights else macros.unweighted(),
         "members-count": macros.members_count(status.members),
-        "members": macros.members(status.members, ends),
+        "members": macros.members(status.members, ends, status.spread is not None),
         "updates": macros.updates(status.updates[::-1]),
         "events": macros.events([e for e in status.events[::-1] if e.kind != "updating"]),
         "caveats": macros.caveats(status.caveats),
@@ -182,6 +182,9 @@ def _tiles(status: CoordinatorStatus) -> list[tuple[str, str, str]]:
         ("rounds", f"{totals.rounds:,}", f"rounds, {totals.scalars:,} numbers sent"),
         ("bytes", size(totals.bytes), f"in {totals.sent:,} messages"),
     ]
+    if (spread := status.spread) is not None:
+        text = f"logits: how far weights differ; effects ± {spread.effects:.2g}"
+        tiles.append(("spread", f"± {spread.theta:.2g}", text))
     rewards = [
         m.rewards for m in status.members if m.present and m.rewards and m.rewards.recent_count
     ]

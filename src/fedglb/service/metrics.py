@@ -162,6 +162,18 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
     yield _gauges("client_present", "Whether a client is present.", "client", present)
     samples = {m.name: m.samples for m in status.members if m.samples is not None}
     yield _gauges("client_samples", "A client's samples in the model.", "client", samples)
+    if status.spread is not None:
+        text = "By how much clients differ, a standard deviation in the linear predictor."
+        family = GaugeMetricFamily("fedglb_spread", text, labels=["of"])
+        family.add_metric(["theta"], status.spread.theta)
+        family.add_metric(["effects"], status.spread.effects)
+        yield family
+        yield _gauge(
+            _COORDINATOR + "clients_far", "Clients far from all others.", status.spread.far
+        )
+        away = {m.name: m.distance for m in status.members if m.distance is not None}
+        text = "How many times as far from the others as clients are on average."
+        yield _gauges("client_distance", text, "client", away)
     ends = {certificate.name: certificate.ends for certificate in status.certificates}
     name = "certificate_end_timestamp_seconds"
     yield _gauges(name, "When a certificate expires.", "name", ends)

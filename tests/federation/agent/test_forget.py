@@ -14,9 +14,11 @@ from fedglb.federation import Agent, UnknownDecision
 from fedglb.federation.agent.removal import Removal
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
+from fedglb.kernels.personal import INFORMATION
 from fedglb.protocol import Client
 from fedglb.protocol.messages import NewModel
 from fedglb.protocol.persistence import to_arrays
+from fedglb.protocol.personal_sums import without_distance
 from fedglb.samples import Samples
 from tests.federation.helpers.agent_driver import Alone, arms, client, copied, feed, killed, state
 from tests.federation.helpers.nats_federation import PATIENCE
@@ -29,6 +31,14 @@ def without(agent: Agent, base: dict | None, gone: list[int], covered: int) -> d
     old = client(agent)
     setting = agent._client.agreement.setting
     samples = Samples(setting.width)
+    if old.personal is not None:
+        kept = np.delete(np.arange(len(old.samples)), gone)
+        X, y = old.samples.X[kept], old.samples.y[kept]
+        base = None if base is None else without_distance(base)
+        samples = Samples.over(X, y, len(kept))
+        return content(
+            Client.from_samples(old.id, old.algorithm, setting, samples, base, covered=covered)
+        )
     twin = Client.from_samples(old.id, old.algorithm, setting, samples, base, covered=covered)
     keep = [k for k in range(len(old.samples)) if k not in gone]
     for position, k in enumerate(keep):
@@ -61,7 +71,8 @@ def test_the_state_is_that_of_one_who_never_saw_them(agent, rng):
     assert np.array_equal(client(agent).samples.X, X[keep])
     slope = 0.25 if client(agent).sums.at_model else 1.0  # logistic, at θ = 0
     kept = X[keep, :3]
-    assert client(agent).sums.matrix == pytest.approx(slope * kept.T @ kept, rel=1e-14)
+    if client(agent).personal is None:  # else they are taken when an update begins
+        assert client(agent).sums.matrix == pytest.approx(slope * kept.T @ kept, rel=1e-14)
     assert agent.status.samples == 9
     assert agent.export().height == 9
     with pytest.raises(UnknownDecision):
@@ -130,6 +141,12 @@ def test_the_next_update_does_not_contain_it(agent, rng):
     agent.forget(ids[:4])
     before = client(agent).sums.matrix.copy()
     world.begin(t=11)
+    if (old := client(agent)).personal is not None:
+        base = agent._client.store.updates.adopted_model().base
+        samples = Samples.over(old.samples.X, old.samples.y, 6)
+        given = (old.id, old.algorithm, old.agreed, samples, base)
+        [expected] = Client.from_samples(*given, covered=6, adopted=1).receive(world.queue[0])
+        before = expected.hessian
     [answer] = world.deliver(agent)
     matrix = answer.hessian if client(agent).sums.at_model else answer.matrix
     assert (answer.samples, matrix.tobytes()) == (6, before.tobytes())
@@ -137,6 +154,30 @@ def test_the_next_update_does_not_contain_it(agent, rng):
         world.deliver(agent)
     assert world.coordinator.last_update.samples == 6
     assert client(agent).covered == 6
+
+
+def test_after_updates_nothing_is_left_of_it(rng, tmp_path):
+    """Samples of a line have no place where they are linearised: their model is exact."""
+    problem, models = fg.Problem(3, fg.Identity()), []
+    X, y = arms(rng, 20), rng.standard_normal(20)
+    y[:5] += 30.0
+    for name, first in (("forgets", 0), ("never knew", 5)):
+        given = {"problem": problem, "algorithm": fg.fedglb_personal(10.0)}
+        with Agent.open(tmp_path / f"{name}.db", **given) as agent:
+            world = Alone(agent)
+            agent.absorb(X[first:], y[first:])
+            world.update(agent, t=20)
+            agent.forget(agent.export()["id"][: 5 - first].to_list())
+            prior = agent._client.store.updates.adopted_model().base
+            assert first or not prior["matrices"][INFORMATION].any()
+            for _ in range(3):
+                world.update(agent, t=20)
+            models.append((world.coordinator.model, agent.model().weights))
+    one, other = (vars(model) for model, _ in models)
+    for name, expected in other.items():  # λ is found in steps
+        assert one[name] is expected or one[name] == pytest.approx(expected, rel=1e-6), name
+    weights = [[w.weight for w in found] for _, found in models]
+    assert weights[0] == pytest.approx(weights[1], rel=1e-6)
 
 
 @pytest.mark.parametrize(

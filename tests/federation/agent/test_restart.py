@@ -20,6 +20,7 @@ CASES: dict[str, tuple[fg.Problem, fg.Algorithm]] = {
     "identity": (fg.Problem(DIM, fg.Identity()), fg.fedglb_ucb(10.0, fg.LBFGS())),
     "probit": (fg.Problem(DIM, fg.Probit()), fg.fedglb_ucb(10.0, fg.Newton())),
     "dislinucb": (fg.Problem(DIM, fg.Identity()), fg.dislinucb(10.0)),
+    "personal": (fg.Problem(DIM), fg.fedglb_personal(10.0, fg.Ucb(ties="first"))),
     "n-ons-glm": (fg.Problem(DIM), fg.n_ons_glm()),
 }
 

@@ -179,7 +179,9 @@ def _model(agent: Agent, update: int) -> dict[str, Any]:
     assert base.theta is not None
     arrays = {"theta": base.theta, "matrix": base.matrix, "radius_terms": base.radius_terms}
     held = {"update": agent.status.model, "t": base.t, "ridge": base.ridge}
-    held["effects"] = None if base.effects is None else base.effects.tolist()
+    for name in ("effects", "spread"):
+        value = getattr(base, name)
+        held[name] = None if value is None else value.tolist()
     return {**held, **{name: array.tolist() for name, array in arrays.items()}}
 
 

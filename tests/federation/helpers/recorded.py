@@ -21,7 +21,7 @@ from fedglb.protocol.persistence import Arrays
 from fedglb.simulation.reference import ReferenceEngine
 
 ITEMS = 5  # sample k is of item k mod ITEMS, by its id: items have effects, where arms have them
-EACH = 4  # samples of every client in a phase
+EACH = 3  # samples of every client in a phase
 DIM = 3
 #: Updates only when asked for; with this radius, every one of them takes two rounds.
 AGREED = AgreementTable(10, ProblemTable(DIM, radius=3.0), {"name": "fedglb-ucb", "threshold": 1e9})
@@ -41,12 +41,19 @@ SILO = AgreementTable(
 )  # fmt: skip
 
 
+#: With a model for each client.
+PERSONAL = AgreementTable(
+    10, ProblemTable(DIM, radius=3.0), {"name": "fedglb-personal", "threshold": 1e9}
+)
+
+
 def stream(client: str, dim: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The first samples of a client: arms and rewards."""
     rng = np.random.default_rng([ord(c) for c in client])
     table = rng.normal(size=(count, dim + 1))
     X = table[:, :dim] / np.maximum(1.0, np.linalg.norm(table[:, :dim], axis=1))[:, None]
-    return X, (X @ np.linspace(2.0, -1.0, dim) + table[:, dim] > 0.0).astype(float)
+    taste = -1.0 if client == "c" else 1.0  # it differs from the others
+    return X, (X @ np.linspace(2.0, -1.0, dim) * taste + table[:, dim] > 0.0).astype(float)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from tests.federation.wire.test_codec import content
 
 PAYLOADS = 10_000
 ALGORITHMS = {"ucb": fg.fedglb_ucb(1e9, fg.Newton()), "one exchange": fg.fedglb_mix(1e9)}
+ALGORITHMS["personal"] = fg.fedglb_personal(1e9)
 LARGE = [0, 1, 2, 3, 2**31, 2**44, 2**53 - 1, 2**53, 2**63, 2**64 - 1, -1]
 ODD = [
     *LARGE, None, True, "", "x" * 70, "\x00\n\x1b[2J", b"", b"\xff" * 8, float("nan"), 1e308,

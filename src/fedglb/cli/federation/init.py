@@ -40,6 +40,7 @@ _RENAMED = {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
     "algorithm.name": "--algorithm", "roster": "--clients", "algorithm.privacy.noise": "--noise-in",
     "algorithm.memory.half_lives": "--memory",
+    "algorithm.privacy": "--epsilon",
 }  # fmt: skip
 
 

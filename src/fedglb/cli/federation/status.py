@@ -17,6 +17,7 @@ from fedglb.privacy import spent_text
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fedglb.federation.coordinator.differences import SpreadStatus
     from fedglb.federation.coordinator.status import (
         CoordinatorStatus,
         PrivacyStatus,
@@ -125,6 +126,8 @@ def _show(found: CoordinatorStatus) -> None:
     if found.updating is not None:
         awaited = ", ".join(found.waiting_for) or "no client"
         say(f"Update {found.updating} is in progress, waiting for {awaited}.")
+    if found.spread is not None:
+        say(_spread(found.spread))
     if found.frozen is not None:
         update, since = found.frozen.update, _when(found.frozen.since)
         say(f"Frozen since {since}: all clients choose with the model of update {update}.")
@@ -137,6 +140,13 @@ def _show(found: CoordinatorStatus) -> None:
         if table.row_count:
             say()
             say(table)
+
+
+def _spread(spread: SpreadStatus) -> str:
+    text = "Clients are alike"
+    if spread.theta or spread.effects:
+        text = f"Clients differ: weights by ± {spread.theta:.2g}, effects by ± {spread.effects:.2g}"
+    return f"{text}; far from all others: {spread.far}."
 
 
 def _of_schedule(found: CoordinatorStatus) -> list[str]:
@@ -206,6 +216,8 @@ def _members(found: CoordinatorStatus) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("samples", "share", "left out"):
         table.add_column(name, justify="right", no_wrap=True)
+    if found.spread is not None:
+        table.add_column("distance", justify="right", no_wrap=True)
     table.add_column("certificate expires", no_wrap=True)
     for m in found.members:
         end = ends.get(m.name)
@@ -213,7 +225,8 @@ def _members(found: CoordinatorStatus) -> Table:
             m.name, "yes" if m.present else "no", _day(m.joined) or "never",
             _ago(m.seen, found.time), _count(m.samples),
             "" if m.share is None else f"{m.share:.1%}",
-            f"{m.left_out}" if m.left_out else "", _day(end),
+            f"{m.left_out}" if m.left_out else "",
+            *([] if found.spread is None else [m.apart]), _day(end),
         )  # fmt: skip
     return table
 

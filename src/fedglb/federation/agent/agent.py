@@ -33,6 +33,7 @@ from fedglb.federation.agent.explain import (
     LearnedModel,
     PreviewedArm,
     learned_model,
+    own_distance,
 )
 from fedglb.federation.agent.frozen import freeze, unfreeze
 from fedglb.federation.agent.own_updates import OwnUpdates
@@ -732,6 +733,8 @@ class Agent:
     def model(self) -> LearnedModel:
         """Return what the agent has learned: a weight for each feature.
 
+        Where each client has a model of its own, also that of the shared model.
+
         Returns
         -------
         LearnedModel
@@ -979,7 +982,7 @@ class Agent:
             0 if self._client.encoder is None else self._client.encoder.ignored,
             None if agreement.features is None else agreement.revision,
             self._client.defaulted, self._client.replaced, self._client.frozen,
-            self.alarms.standing,
+            own_distance(client), self.alarms.standing,
         )  # fmt: skip
 
     def check_ready(self) -> None:

@@ -63,7 +63,7 @@ class ApplicationCalls(Choices, Rewards):
             waiting, update = store.count_waiting_of(numbers), removal.withdraws_from
             durable.stale = True
             batches = removal.releases.batches() if durable.one_pass else None
-            store.forget(numbers, update, batches)
+            store.forget(numbers, update, batches, removal.model)
             durable.waiting -= waiting
             removal.install(update is not None)
             durable.stale = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from fedglb.features.weights import Weight, feature_names, strongest, weights
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.records import encoded_again, marks_of
 from fedglb.kernels.layout import INVERSE, OFFSET, SHIFTED
+from fedglb.parts.local_update import Personal
 from fedglb.protocol import Client
+from fedglb.protocol.personal_sums import distance
 from fedglb.typing import FloatArray
 
 _DRAWS = 200  # of what would be played
@@ -31,11 +33,14 @@ class LearnedModel:
         The agent's own samples in it.
     weights
         One for each feature, in the order of the schema.
+    shared
+        Those of the shared model, where each client has one of its own; else None.
     """
 
     update: int
     samples: int
     weights: tuple[Weight, ...]
+    shared: tuple[Weight, ...] | None = None
 
     def strongest(self, most: int = 20) -> tuple[Weight, ...]:
         """Return the weights that are farthest from 0, in their standard deviations.
@@ -51,6 +56,25 @@ class LearnedModel:
             The strongest first.
         """
         return strongest(self.weights, most)
+
+    def only_strongest(self, most: int) -> LearnedModel:
+        """Return the model with its strongest weights only, and the shared ones of the same.
+
+        Parameters
+        ----------
+        most
+            How many.
+
+        Returns
+        -------
+        LearnedModel
+            The strongest first.
+        """
+        found, shared = self.strongest(most), self.shared
+        if shared is not None:
+            known = {weight.feature: weight for weight in shared}
+            shared = tuple(known[weight.feature] for weight in found)
+        return replace(self, weights=found, shared=shared)
 
 
 @dataclass(frozen=True)
@@ -129,8 +153,20 @@ def learned_model(durable: DurableClient) -> LearnedModel:
         client, features = durable.protocol_client, durable.agreement.features
         theta = np.array(client.state.centre)
         variances = np.diagonal(client.state.matrices[INVERSE]) * client.setting.problem.dispersion
-        update, samples = client.adopted, len(client.samples)
-    return LearnedModel(update, samples, tuple(weights(features, theta, variances)))
+        update, samples, base = client.adopted, len(client.samples), client.state.base
+    shared = None
+    if client.personal is not None and base is not None and base.theta is not None:
+        others = np.diagonal(np.linalg.inv(base.matrix)) * client.setting.problem.dispersion
+        shared = tuple(weights(features, base.theta, others))
+    return LearnedModel(update, samples, tuple(weights(features, theta, variances)), shared)
+
+
+def own_distance(client: Client) -> float | None:
+    """Return how far a client is from the others: see `AgentStatus`."""
+    state, local = client.state, client.algorithm.local_update
+    if state.base is None or not isinstance(local, Personal):
+        return None
+    return distance(state.base, local.statistics(client.setting, state.counters))
 
 
 def explained(durable: DurableClient, id: str, number: int, prefix: str) -> Explanation | None:  # noqa: A002

@@ -94,6 +94,9 @@ def follow(durable: DurableClient, message: Freeze) -> None:
         _ = model.packed  # slow: not under the lock
     with durable.locked():
         durable.ready()
+        updates, update = durable.store.updates, message.update
+        if durable.algorithm.local_update.personal and update in updates.kept_models():
+            model = updates.kept_model(update)  # its own model then, not that of a newcomer
         if model is None:
             _unfreeze(durable, "operator")
         else:

@@ -6,14 +6,18 @@ with the old state. Then file and memory change together, in one short moment.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.frozen import read_frozen_again
 from fedglb.federation.agent.releases import Releases
+from fedglb.federation.agent.update_store import AdoptedModel
 from fedglb.protocol import Client
+from fedglb.protocol.personal_sums import without_distance
 from fedglb.samples import Samples
 
 _ROWS = 10_000  # samples that are copied at once
@@ -30,9 +34,15 @@ class Removal:
         self._gone = durable.store.sequence_numbers(numbers)
         self._kept = self._sequence.kept(self._gone)
         self._left = self._sequence.without(self._gone)
-        self._model = durable.store.updates.adopted_model()
+        self._model = model = durable.store.updates.adopted_model()
         self._fresh = self._client
         self.releases: Releases = durable.releases  # without them
+        #: The adopted model, if it has to be written again.
+        self.model: AdoptedModel | None = None
+        if model is None or model.base is None or not durable.algorithm.local_update.personal:
+            return
+        if min(self._gone, default=math.inf) <= model.last_sequence:
+            self._model = self.model = replace(model, base=without_distance(model.base))
 
     def compute(self) -> None:
         """Compute the state without the samples; without the lock."""

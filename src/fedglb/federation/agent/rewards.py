@@ -206,7 +206,7 @@ class Rewards(Calls):
             rewards, now = self._numbered(found), durable.dated(time.time())
             update = removal.withdraws_from
             durable.stale = True
-            store.replace(rewards, now, update)
+            store.replace(rewards, now, update, removal.model)
             durable.replaced += len(late)
             removal.install(update is not None)
             return self._learned(rewards, now)[1]

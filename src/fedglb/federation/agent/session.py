@@ -105,6 +105,9 @@ class AgentStatus:
         How many of them a later reward has replaced.
     frozen
         The model that the agent chooses with, since when and by whose word; None: the newest.
+    distance
+        How many times as far this client is from the others as clients are on average, where each
+        has a model of its own; None: unknown, or the clients are alike.
     alarms
         What needs its owner's attention. ``fedglb agent serve`` looks for it; others do not.
     """
@@ -122,6 +125,7 @@ class AgentStatus:
     defaulted: int = 0
     replaced: int = 0
     frozen: Frozen | None = None
+    distance: float | None = None
     alarms: tuple[Alarm, ...] = ()
 
 

@@ -27,6 +27,7 @@ from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.log_reader import LogEnd, LogReader
 from fedglb.federation.agent.update_store import (
     STORED,
+    AdoptedModel,
     SampleNumbers,
     UpdateStore,
     as_bytes,
@@ -502,10 +503,16 @@ class AgentStore:
         """Return the rewards that came after the default one, by decision."""
         return dict(self._db.execute("SELECT number, reward FROM late ORDER BY number"))
 
-    def replace(self, rewards: Sequence[NewReward], now: float, withdraw_from: int | None) -> None:
+    def replace(
+        self,
+        rewards: Sequence[NewReward],
+        now: float,
+        withdraw_from: int | None,
+        model: AdoptedModel | None = None,
+    ) -> None:
         """Write rewards in place of default ones, and withdraw from an update."""
         with self._surviving(), transaction(self._db):
-            self.updates.withdraw(withdraw_from, None)
+            self.updates.withdraw(withdraw_from, None, model)
             self._rewards(rewards, now)
             every = [(each.number,) for each in rewards]
             self._db.executemany("DELETE FROM late WHERE number = ?", every)
@@ -612,13 +619,15 @@ class AgentStore:
         numbers: Sequence[int],
         withdraw_from: int | None,
         batches: Mapping[int, IntArray] | None = None,
+        model: AdoptedModel | None = None,
     ) -> None:
         """Delete decisions and withdraw from an update; call `scrub` next.
 
-        `batches` are the reduced batches of releases that had some of them.
+        `batches` are the reduced batches of releases that had some of them, `model` is the adopted
+        one without what they say.
         """
         with transaction(self._db):
-            self.updates.withdraw(withdraw_from, batches)
+            self.updates.withdraw(withdraw_from, batches, model)
             last = self.last_number()  # never reused: a late reward must not find another decision
             set_fact(self._db, _LAST_FORGOTTEN, last)
             if gone := self.sequence_numbers(numbers):

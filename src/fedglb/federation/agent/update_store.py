@@ -225,13 +225,22 @@ class UpdateStore:
             self.db.execute("UPDATE secure_sum SET consented = 1, theta = NULL, batch = NULL")
         return release
 
-    def withdraw(self, update: int | None, batches: Mapping[int, IntArray] | None) -> None:
+    def withdraw(
+        self,
+        update: int | None,
+        batches: Mapping[int, IntArray] | None,
+        model: AdoptedModel | None = None,
+    ) -> None:
         """Inside a transaction that deletes samples: withdraw from an update that contains some.
 
         A masked release without consent is given up.
 
-        `batches` are the reduced batches of releases that had some of the samples.
+        `batches` are the reduced batches of releases that had some of the samples, `model` is the
+        adopted one without what they say.
         """
+        if model is not None:
+            row = (model.packed, model.update)
+            self.db.execute("UPDATE models SET base = ? WHERE number = ?", row)
         for number, batch in (batches or {}).items():
             row = (_whole(batch), number)
             self.db.execute("UPDATE releases SET batch = ? WHERE number = ?", row)

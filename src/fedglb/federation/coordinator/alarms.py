@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedglb.federation.alarms import DAY, HOUR, MINUTE, Alarm, ends_soon
+from fedglb.federation.coordinator.differences import OFTEN
 from fedglb.federation.coordinator.events import EventStatus, History, UpdateStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
 
@@ -34,6 +35,7 @@ KINDS = (
     "away",  # a client is away for longer than it ever was
     "overdue",  # an update is requested or scheduled, and does not finish
     "left_out",  # a client was left out of several of the last updates
+    "far",  # a client is far from all others, in several updates in a row
     "disk",  # the disk is nearly full
     "certificate",  # a certificate expires soon, or has expired
 )
@@ -65,6 +67,7 @@ def current_alarms(
         history, certificates, now, started=started, lost=lost, present=len(session.members),
         absences={name: (session.absence(name), r.longest) for name, r in session.records.items()},
         late=None if due is None else due + policy.min_interval + _PATIENCE * policy.time_limit,
+        far=session.driver.differences.far,
     )  # fmt: skip
 
 
@@ -78,12 +81,14 @@ def alarms_of(
     present: int,
     absences: Mapping[str, tuple[float, float]] | None = None,
     late: float | None = None,
+    far: Mapping[str, int] | None = None,
 ) -> tuple[Alarm, ...]:
     """Return the alarms that hold now.
 
     `started` None: the coordinator does not run; `lost`: when it lost its connection; `absences`:
     the seconds for which each client has been away, and its longest absence before; `late`: when
-    the update that is due should have finished.
+    the update that is due should have finished; `far`: in how many updates in a row a client was
+    far from all others.
     """
     out: list[Alarm] = []
     newest = history.updates[-1].at if history.updates else 0.0
@@ -97,6 +102,7 @@ def alarms_of(
         if now - event.at <= _STANDING.get(kind, -1.0) and not _is_over(event, history, newest):
             out.append(Alarm(event.kind, event.text, event.at, client))
     out += _of_updates(history.updates)
+    out += _of_distances(far or {})
     if started is not None and lost is None:
         out += _of_absences(absences or {}, certificates, now, started, present)
     if started is not None and late is not None and now > late:
@@ -130,6 +136,16 @@ def _of_updates(updates: Sequence[UpdateStatus]) -> Iterable[Alarm]:
                 f"updates; the last reason: {last.left_out[client]}"
             )
             yield Alarm("left_out", text, last.at, client)
+
+
+def _of_distances(far: Mapping[str, int]) -> Iterable[Alarm]:
+    for client, times in far.items():
+        if times >= OFTEN:
+            text = (
+                f"{client} has been far from all other clients in {times} updates in a row: do its "
+                "features and rewards mean what the others' do? If so, its own model serves it"
+            )
+            yield Alarm("far", text, None, client)
 
 
 def _of_absences(

@@ -16,6 +16,7 @@ from fedglb.features.weights import Weight
 from fedglb.federation.alarms import Alarm
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.alarms import current_alarms, times_left_out
+from fedglb.federation.coordinator.differences import SpreadStatus
 from fedglb.federation.coordinator.events import MOST_UPDATES, EventStatus, History, UpdateStatus
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.rewards import RewardStatus
@@ -45,6 +46,15 @@ class MemberStatus(msgspec.Struct, frozen=True):
     share: float | None  # of all samples in the newest model
     left_out: int  # number of the last ten updates
     rewards: RewardStatus | None = None  # its own report, if any
+    #: How many times as far from the others as clients are on average; None: unknown, or alike.
+    distance: float | None = None
+    far: bool = False  # its samples say that others are little help
+
+    @property
+    def apart(self) -> str:
+        """Its distance as text."""
+        times = "" if self.distance is None else f"{self.distance:.1f} ×"
+        return f"{times} far".strip() if self.far else times
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -137,6 +147,7 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     choice: str = ""  # the rule by which arms are chosen, as `init` takes it, and its options
     frozen: Frozen | None = None  # the model that all clients choose with; None: the newest
     kept: tuple[int, ...] = ()  # the updates whose models are kept
+    spread: SpreadStatus | None = None  # how far clients differ, where each has a model of its own
 
     @property
     def present(self) -> int:
@@ -172,7 +183,7 @@ def status_of(
     now, monotonic = time.time(), time.monotonic()
     coordinator, traffic = session.coordinator, session.traffic
     ledger, roster = coordinator.ledger, bundle.roster
-    missed = times_left_out(history.updates)
+    missed, differences = times_left_out(history.updates), session.driver.differences
     covered = {str(client): c.samples for client, c in coordinator.covered.items()}
     counted = not session.agreement.times
     samples = sum(covered.values()) if counted else None
@@ -192,6 +203,8 @@ def status_of(
             share=None if samples is None else covered.get(name, 0) / max(1, samples),
             left_out=missed.get(name, 0),
             rewards=session.rewards.of(name),
+            distance=differences.distances.get(name),
+            far=name in differences.far,
         )
         for name, record in sorted(records.items())
     )
@@ -233,6 +246,7 @@ def status_of(
         choice=in_words(session.agreement.algorithm.choice),
         frozen=session.frozen,
         kept=tuple(session.kept_models()),
+        spread=differences.spread,
     )  # fmt: skip
 
 

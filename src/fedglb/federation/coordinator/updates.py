@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import Agreement
+from fedglb.federation.coordinator.differences import Differences
 from fedglb.federation.coordinator.events import Emit
 from fedglb.federation.coordinator.members import Stragglers
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
@@ -107,6 +108,10 @@ class UpdateDriver:
         self.last_of_old_schemas = store.last_of_old_schemas()
         self._typical = store.typical_samples()
         self.stragglers = Stragglers()
+        before = [k for k in store.kept_models() if k < self.coordinator.finished]
+        kept = store.kept_model(before[-1]) if before else None
+        self.differences = Differences(agreement, None if kept is None else kept[0])
+        self.differences.note(self.coordinator.model, self.coordinator.covered)
         self.frozen = 0  # the update whose model all clients choose with, 0: the newest
         self._started_at, self._bytes_before = -math.inf, 0
         self._why_left_out: dict[str, str] = {}  # of the update in progress, with reasons
@@ -463,6 +468,7 @@ class UpdateDriver:
             member.seen = finished.at if name in coordinator.covered else member.seen
         claims = [part.samples for part in coordinator.covered.values()]
         self._typical = self.policy.weights.typical(claims, self._typical)
+        self.differences.note(coordinator.model, coordinator.covered)
         if coordinator.finished in coordinator.releases:
             self.released |= dict.fromkeys(map(str, coordinator.covered), coordinator.finished)
         self._store.write_state(
