@@ -221,7 +221,8 @@ def same(one, two):
         assert (one[name].dtype, one[name].tobytes()) == (two[name].dtype, two[name].tobytes())
 
 
-#: These need a likelihood or a known self-concordance (tests/algorithms/test_ofuglb.py, tests/confidence/test_one_pass.py).
+#: These need a likelihood (tests/algorithms/test_ofuglb.py, tests/confidence/test_one_pass.py) or a
+#: known self-concordance.
 LIKELIHOOD = ("OFUGLB", "likelihood", "FedGLB-Mix", "FedGLB-Personal")
 PAIRS = [
     (name, link)
