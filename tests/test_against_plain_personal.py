@@ -180,7 +180,7 @@ CASES = {
         N=5, T=100, seed=0, rule="Bayes",
     ),
     "the same arms, differ": case(
-        "identity", "same", "differ", "effects' guard", "effects' spread", "wider", N=5, d=2, seed=4
+        "identity", "same", "differ", "effects' guard", "effects' spread", "wider", N=5, d=2, seed=2
     ),
     "ids, alike": case("logistic", "ids", "alike"),
     "ids, differ": case(
@@ -198,7 +198,7 @@ CASES = {
         d=2, absent=True, T=100, rule="Thompson",
     ),
     "groups": case(
-        "logistic", "new", "groups", "direction", N=6, T=100, spikes=True, seed=2, rule="Bayes"
+        "logistic", "new", "groups", "direction", N=6, T=100, spikes=True, seed=3, rule="Bayes"
     ),
     "groups, identity": case(
         "identity", "new", "groups", "alone", "direction", "wider",

@@ -42,7 +42,7 @@ def state(agent: Agent) -> dict[str, bytes]:
 
 def _as_bytes(held: fg.Client) -> dict[str, bytes]:
     if held.personal is not None and held.frozen_state is None and held.update > held.adopted:
-        held._sum_at_own(held.personal, held.adopted)  # as it does when it is asked again
+        held._sum_at_own(held.personal, held.adopted, 0)  # as it does when it is asked again
     arrays = held.to_arrays()
     if arrays["update"] <= arrays["adopted"]:
         del arrays["frozen"]
