@@ -203,7 +203,8 @@ def test_a_running_federation_takes_it_up(tmp_path, to):
         assert b.wait_for_model(2, PATIENCE)
         assert operator.add(running.folder, ["c"])  # the server still reloads
         with shop(running, "c", tmp_path / "c.db") as c:
-            eventually(lambda: c.status.model == 2, "the model with c", lambda: c.status)
+            # at least: the request of a member that was slow makes another update
+            eventually(lambda: c.status.model >= 2, "the model with c", lambda: c.status)
             assert c.status.revision == 2
         assert operator.revoke(running.folder, ["b"])
         eventually(lambda: not b.status.connected, "its end", lambda: b.status)
