@@ -50,5 +50,5 @@ def dislinucb(
         delta=delta,
         exploration=exploration,
         choice=Ucb("first") if choice is None else choice,
-        memory=Forever() if memory is None else memory,
+        memory=memory or Forever(),
     )

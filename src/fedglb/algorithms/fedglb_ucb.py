@@ -59,7 +59,7 @@ def fedglb_ucb(
         exploration=exploration,
         privacy=privacy,
         choice=Ucb("first") if choice is None else choice,
-        memory=Forever() if memory is None else memory,
+        memory=memory or Forever(),
     )
 
 
@@ -100,7 +100,7 @@ def fedglb_ucb_1(
         delta=delta,
         exploration=exploration,
         choice=Ucb("first") if choice is None else choice,
-        memory=Forever() if memory is None else memory,
+        memory=memory or Forever(),
     )
 
 
@@ -143,7 +143,7 @@ def fedglb_ucb_2(
         delta=delta,
         exploration=exploration,
         choice=Ucb("first") if choice is None else choice,
-        memory=Forever() if memory is None else memory,
+        memory=memory or Forever(),
     )
 
 

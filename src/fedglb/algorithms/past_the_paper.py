@@ -53,16 +53,9 @@ def fedglb_iterate(
     (Iterate(), Event(threshold=1.0, clock='own samples', max_gain=inf, share=inf))
     """
     repaired = fedglb_ucb(
-        threshold,
-        solver,
-        exploration,
-        ridge,
-        delta,
-        Iterate(),
-        clock,
-        choice=choice or Ucb(),
+        threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice or Ucb(),
         memory=memory,
-    )
+    )  # fmt: skip
     return replace(repaired, name="FedGLB-Iterate")
 
 
@@ -131,7 +124,7 @@ def fedglb_mix(
         ridge=ridge,
         delta=delta,
         privacy=privacy,
-        memory=Forever() if memory is None else memory,
+        memory=memory or Forever(),
     )
 
 
@@ -199,7 +192,7 @@ def fedglb_auto(
         choice=OptimisticThompson() if choice is None else choice,
         ridge=Evidence() if ridge is None else ridge,
         privacy=privacy,
-        memory=Forever() if memory is None else memory,
+        memory=memory or Forever(),
     )
 
 
@@ -233,7 +226,7 @@ def fedglb_personal(
 
     References
     ----------
-    docs/theory.md, section 7.13; docs/results.md, "Clients that differ".
+    docs/theory.md, section 7.13; docs/results.md, "A model for each client".
 
     Examples
     --------

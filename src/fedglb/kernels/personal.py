@@ -185,29 +185,29 @@ def own_arrow(
 
 
 @kernel
-def spread_row(
-    row: FloatArray,
-    before: FloatArray,
-    info: FloatArray,
-    wider: float,
-    x: FloatArray,
-    y: FloatArray,
+def spread_rows(
+    table: FloatArray, rest: FloatArray, before: FloatArray, info: FloatArray, wider: float
 ) -> None:
-    """Turn a row of an arrow into that of the arrow with T and τ², in place: D, p and b.
+    """Turn an arrow's rows into those of the arrow with T and τ², in place: D, p and b.
 
-    `before` is T R with θ_i's variance given θ, `info` is R q, and `wider` τ². x and y are scratch;
-    R x̄ has been written to y by the caller.
+    `rest` is R, `before` T R, `info` T R q and `wider` τ².
     """
-    d = x.shape[0]
-    D = row[PRECISION]
-    for j in range(d):
-        x[j] = row[CROSS + j] / D
-    variance = 1.0 / D + wider + max(quadratic(before, x), 0.0)
-    target = row[TARGET] / D - dot(x, info)
-    row[PRECISION] = 1.0 / variance
-    row[TARGET] = target / variance
-    for j in range(d):
-        row[CROSS + j] = y[j] / variance
+    d = info.shape[0]
+    x, y = np.empty(d), np.empty(d)
+    for row in range(int(table[COUNT])):
+        at = ROWS + row * (d + CROSS)
+        D = table[at + PRECISION]
+        if D <= 0.0:
+            continue
+        for j in range(d):
+            x[j] = table[at + CROSS + j] / D
+        matvec(rest, x, y)
+        variance = 1.0 / D + wider + max(quadratic(before, x), 0.0)
+        target = table[at + TARGET] / D - dot(x, info)
+        table[at + PRECISION] = 1.0 / variance
+        table[at + TARGET] = target / variance
+        for j in range(d):
+            table[at + CROSS + j] = y[j] / variance
 
 
 @kernel
@@ -223,24 +223,16 @@ def spread_arrow(
 
     `rest` is (I + S T)⁻¹. S becomes (I + S T)⁻¹S, and so on: docs/theory.md, section 7.13.
     """
-    d, width = q.shape[0], q.shape[0] + CROSS
+    d = q.shape[0]
     W, TR, w, Tw = np.empty((d, d)), np.empty((d, d)), np.empty(d), np.empty(d)
     product(rest, S, W)
     even(W)
     matvec(rest, q, w)
-    rows = int(table[COUNT]) if table.size > 0 else 0
-    if rows > 0:
+    if table.size > 0:
         product(T, rest, TR)
         even(TR)
         matvec(T, w, Tw)
-        x, y = np.empty(d), np.empty(d)
-        for row in range(rows):
-            at = ROWS + row * width
-            if table[at + PRECISION] > 0.0:
-                for j in range(d):
-                    x[j] = table[at + CROSS + j] / table[at + PRECISION]
-                matvec(rest, x, y)
-                spread_row(table[at : at + width], TR, Tw, wider, x, y)
+        spread_rows(table, rest, TR, Tw, wider)
     for i in range(d):
         q[i] = w[i]
         for j in range(d):
@@ -617,23 +609,6 @@ def effects_evidence(
 
 
 @kernel
-def unguarded(
-    C: FloatArray, mean: FloatArray, S: FloatArray, q: FloatArray, theta: FloatArray
-) -> None:
-    """Write the mean of θ_i with the prior N(mean, C) and a client's S and q."""
-    d = q.shape[0]
-    rest, info = np.empty((d, d)), np.empty(d)
-    less_own(S, C, rest)
-    matvec(S, mean, info)
-    for j in range(d):
-        info[j] = q[j] - info[j]
-    moved = np.empty(d)
-    matvec(rest, info, moved)
-    matvec(C, moved, theta)
-    add_to(theta, mean, 1.0)
-
-
-@kernel
 def take_prior(
     vectors: FloatArray,
     matrices: FloatArray,
@@ -731,7 +706,8 @@ def take_prior(
         counters[STATISTICS + 2] = 1.0 if counters[GUARD] != 0.0 else 0.0
     guard = int(counters[GUARD])
     if counts:
-        unguarded(C, mean, own_S, own_q, vectors[UNGUARDED])
+        matvec(C, r, vectors[UNGUARDED])
+        add_to(vectors[UNGUARDED], mean, 1.0)
     if guard != 0:
         more = WIDER[guard - 1] if guard > 0 else WIDER[0]
         for j in range(d):
@@ -792,13 +768,7 @@ def take_prior(
         if counters[GUARD_EFFECTS] > 0.0:
             wider += WIDER[int(counters[GUARD_EFFECTS]) - 1]
         if differs or wider > 0.0:
-            x, y = np.empty(d), np.empty(d)
-            for row in range(int(table[COUNT])):
-                at = ROWS + row * width
-                for j in range(d):
-                    x[j] = table[at + CROSS + j] / table[at + PRECISION]
-                matvec(rest, x, y)
-                spread_row(table[at : at + width], before, info, wider, x, y)
+            spread_rows(table, rest, before, info, wider)
             counters[EFFECT_RIDGE] = 1.0 / (1.0 / counters[EFFECT_RIDGE] + wider)
         for row in range(int(own_table[COUNT]) if takes_part else 0):
             source = ROWS + row * width
