@@ -102,3 +102,18 @@ def test_numbers_per_update():
     runs = [fg.simulate(each, env, 100) for each in (fg.fedglb_auto(), fg.fedglb_personal())]
     shared, personal = (run.scalars / run.syncs for run in runs)
     assert shared < personal <= 1.1 * shared
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: fg.fedglb_personal(spikes="yes"), r"^spikes = 'yes': expected a bool"),
+        (
+            lambda: fg.fedglb_personal().setting(fg.Problem(3, fg.Probit()), 3, None),
+            r"^link = 'probit': expected one whose self-concordance has a bound",
+        ),
+    ],
+)
+def test_what_it_cannot_do_is_refused(wrong, message):
+    with pytest.raises(fg.InvalidInput, match=message):
+        wrong()

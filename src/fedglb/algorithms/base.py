@@ -257,9 +257,10 @@ class Algorithm:
                 plan = self.privacy.plan(problem, learners, self.max_updates, members)
         # `Calibrated` needs a bound on how far a step may go without another round
         calibrated = isinstance(self.local_update, Calibrated)
-        calibrated = calibrated and problem.link.self_concordance(math.inf) is not None
-        if self.local_update.personal and not calibrated:
-            allowed = "one whose self-concordance is known (logistic, poisson, identity)"
+        s = problem.link.self_concordance(math.inf)
+        calibrated = calibrated and s is not None
+        if self.local_update.personal and (s is None or s == math.inf):
+            allowed = "one whose self-concordance has a bound (logistic, poisson, identity)"
             raise InvalidInput("link", problem.link.name, f"{allowed}, for {self.local_update}")
         second = float(ridge) / SHARE if calibrated and self.local_update.effects else 0.0
         setting = Setting(

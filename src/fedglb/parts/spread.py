@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedglb.errors import instance
 from fedglb.kernels.personal import WIDER
 from fedglb.typing import FloatArray
 
@@ -41,6 +42,11 @@ class Pooled:
         those in which the clients' distances from the others vary more than noise does. Then a
         client sends d(d + 1) numbers more per update.
 
+    Raises
+    ------
+    InvalidInput
+        If `spikes` is not True or False.
+
     References
     ----------
     Johnstone (2001), On the distribution of the largest eigenvalue in principal components
@@ -58,6 +64,9 @@ class Pooled:
     stored_name = "Pooled"
 
     spikes: bool = False
+
+    def __post_init__(self) -> None:
+        instance("spikes", self.spikes, bool, "True")
 
     def next(
         self,

@@ -108,4 +108,5 @@ class Personal(Calibrated):
     def concordance(self, setting: Setting) -> float:
         """Return s of the link, by which long steps are shortened."""
         s = setting.problem.link.self_concordance(math.inf)
-        return 0.0 if s is None else s
+        assert s is not None  # `Algorithm.setting` refuses other links
+        return s
