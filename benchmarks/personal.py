@@ -7,7 +7,9 @@ common θ, as a share of both ways of learning alone; and what an interaction an
 where clients are alike.
 
     python -m benchmarks.personal [--first 7100] [--seeds 10] [--clients 50] [--link logistic]
-        [--worlds 0,0.5,groups] [--cost]
+        [--worlds 0,0.5,groups,"1 unequal"] [--cost]
+
+A world is a spread, a name of `WORLDS`, or either of them with a word of `HOW` behind it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from collections.abc import Callable
+from functools import partial
 
 os.environ["NUMBA_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -23,8 +27,15 @@ import numpy as np
 
 import fedglb as fg
 from benchmarks.effects import interaction
+from fedglb.environments.partial import stretches, unequal
 
 WORLDS = ("0", "0.25", "0.5", "1", "2", "3", "outliers", "groups", "three groups", "directions")
+#: One client acts in each step, the last in one of 1,000; half of the clients act at a time, for
+#: 100 steps each; rewards come 100 steps late.
+HOW: dict[str, Callable[[fg.Environment], fg.Environment]] = {
+    "unequal": partial(unequal, ratio=1000.0), "away": partial(stretches, length=100),
+    "late": partial(fg.Delayed, steps=100),
+}  # fmt: skip
 LINKS: dict[str, tuple[type[fg.Link], float | None]] = {
     "logistic": (fg.Logistic, None), "identity": (fg.Identity, 0.5), "poisson": (fg.Poisson, 1.0),
 }  # fmt: skip
@@ -34,21 +45,25 @@ ALGORITHMS = {
     "alone, tuned": fg.n_ucb_glm(exploration=0.03),
     "personal": fg.fedglb_personal(),
     "personal, directions": fg.fedglb_personal(spikes=True),
+    "personal, adaptive": fg.fedglb_personal(memory=fg.Adaptive()),
 }
 
 
 def world(name: str, link: str, clients: int) -> fg.Environment:
     """Return an environment by its name."""
+    plain, _, how = name.rpartition(" ")
+    if how in HOW:
+        return HOW[how](world(plain, link, clients))
     kind, noise = LINKS[link]
     problem = fg.Problem(dim=10, link=kind(), noise=noise)
-    plain = fg.Synthetic(problem, clients=clients, arms=25)
+    alike = fg.Synthetic(problem, clients=clients, arms=25)
     if name == "outliers":
-        return fg.Outliers(plain, max(1, clients // 10))
+        return fg.Outliers(alike, max(1, clients // 10))
     if name in ("groups", "three groups"):
-        return fg.Grouped(plain, 2 if name == "groups" else 3)
+        return fg.Grouped(alike, 2 if name == "groups" else 3)
     if name == "directions":
-        return fg.Heterogeneous(plain, 1.0, directions=2)
-    return fg.Heterogeneous(plain, float(name))
+        return fg.Heterogeneous(alike, 1.0, directions=2)
+    return fg.Heterogeneous(alike, float(name))
 
 
 def regrets(name: str, link: str, clients: int, horizon: int, seed: int) -> list[list[float]]:
@@ -68,9 +83,9 @@ def regrets(name: str, link: str, clients: int, horizon: int, seed: int) -> list
 
 def table(names: list[str], link: str, clients: int, horizon: int, seeds: range) -> None:
     """Print a row per world."""
-    titles = ["personal to the better of the first two", "with directions", "farthest tenth"]
+    titles = ["personal to the better of the first two", "directions", "adaptive", "farthest tenth"]
     print("| " + " | ".join(["world", *ALGORITHMS, *titles]) + " |")
-    print("|" + "---|" * (len(ALGORITHMS) + 4))
+    print("|" + "---|" * (len(ALGORITHMS) + 5))
     for name in names:
         found = np.array(
             joblib.Parallel(n_jobs=2)(
@@ -80,7 +95,7 @@ def table(names: list[str], link: str, clients: int, horizon: int, seeds: range)
         mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(len(found))
         cells = [f"{m:.0f} ± {e:.0f}" for m, e in zip(mean[:, 0], error[:, 0], strict=True)]
         best = min(mean[:2, 0])
-        ratios = [f"{mean[k, 0] / best:.2f}" for k in (3, 4)]
+        ratios = [f"{mean[k, 0] / best:.2f}" for k in (3, 4, 5)]
         far = f"{mean[3, 1] / mean[1, 1]:.2f}, {mean[3, 1] / mean[2, 1]:.2f}"
         print("| " + " | ".join([name, *cells, *ratios, far]) + " |", flush=True)
 

@@ -11,6 +11,7 @@ from math import inf, log, sqrt
 
 import numpy as np
 from numpy.linalg import eigh, inv, norm, solve
+from scipy.special import logsumexp
 
 from tests.plain import _logdet
 from tests.plain_effects import (
@@ -24,7 +25,7 @@ from tests.plain_effects import (
     weighted,
 )
 
-WIDER = (4.0, 1.0, 1 / 4, 1 / 16, 1 / 64, 1 / 256)  # g
+ALONE = (4.0, 1.0, 1 / 4, 1 / 16)  # g
 KNOWN = 1e-6  # of V̄'s largest eigenvalue: smaller ones say nothing
 
 
@@ -56,8 +57,10 @@ class Outcome:
     updates: list[tuple[int, int]]  # (t from 1, client from 0 that asked)
     fits: list[Fit]  # after each update
     spreads: list[Spread]
-    guards: list[list[str]]  # "", "wider" or "alone" for each client, after each update
+    alone: list[list[bool]]  # for each client, after each update
     wider_effects: list[list[float]]
+    kappas: list[list[float]]  # κ of each client, after each update
+    accepted: list[tuple[float, bool]]  # τ² that were taken, in standard errors; whether τ² was 0
     margins: list[float]  # how near decisions were to their thresholds
 
 
@@ -115,6 +118,12 @@ def scores_of_theta(S: Array, q: Array, C: Array, mean: Array, phi: float):
     return r @ r / phi - np.trace(V), np.trace(V @ V), np.outer(r, r) / phi, V
 
 
+def kappa_of(T: Array, mean: Array, phi: float) -> float:
+    """κ: clients have less in common than they differ."""
+    differ = len(T) * phi * (mean @ T @ mean)
+    return max(0.0, 1 - ((mean @ mean) ** 2 / differ) ** 2) if differ > 0 else 0.0
+
+
 @dataclass
 class Client:
     """A client's posterior, since its last adoption."""
@@ -125,13 +134,13 @@ class Client:
     centre: Array  # (θ_i, u_i), where later samples are linearised
     M: Array  # the posterior's precision at the adoption
     second: float  # λ₂'
-    enough: float  # what a wider prior has to gain in log evidence
+    enough: float  # what learning alone has to gain in log evidence
     samples: list[tuple[Array, float]] = field(default_factory=list)
     before: int = 0  # samples in the model
     T: Array | None = None  # T_i, τ_i²
     effects: float = 0.0
-    wider: float = 0.0  # g
-    alone: bool = False
+    alone: float = 0.0  # g
+    kappa: float = 0.0
     wider_effects: float = 0.0
     statistics: Statistics = field(default_factory=Statistics)
 
@@ -179,7 +188,7 @@ class Client:
         M, gradient = weighted(self.link, self.samples, self.anchor)
         self.own = M, M @ self.anchor - gradient
         self.said = self.own
-        if self.wider or self.wider_effects:
+        if self.alone or self.wider_effects:
             shared = [base[a] * self.has(a) for a in range(d, len(base))]
             at = np.r_[self.unguarded, shared]
             M, gradient = weighted(self.link, self.samples, at)
@@ -202,31 +211,33 @@ class Client:
             s, f, residual, V = scores_of_theta(S, q, C0 + T, mean, phi)
             C = C0 + T
             self.unguarded = mean + C @ solve(np.eye(d) + S @ C, q - S @ mean)
-            self.wider, self.alone = 0.0, False
             margins += [abs(s * s / (4 * f) - 1)] if f > 0 else []
+            self.alone = 0.0
             if s > 0 and s * s > 4 * f:
-                now = evidence(S, q, C0 + T, mean, phi)
-                options = [(C0 + T + g * np.eye(d), mean) for g in WIDER]
-                options += [(g * np.eye(d), np.zeros(d)) for g in WIDER]
-                gains = np.array([evidence(S, q, *each, phi) - now for each in options])
-                best = int(gains.argmax())
-                margins.append(abs(gains[best] - self.enough))
-                if gains[best] > self.enough:
-                    self.alone, self.wider = best >= len(WIDER), WIDER[best % len(WIDER)]
-            theta = s, f, self.wider > 0
-        self.T = T + (4.0 if self.alone else self.wider) * np.eye(d)
+                now = evidence(S, q, C, mean, phi)
+                zero = np.zeros(d)
+                self.alone = self.chosen(
+                    [evidence(S, q, g * np.eye(d), zero, phi) - now for g in ALONE], margins
+                )
+            theta = s, f, self.alone > 0
+        self.T = T + (4.0 if self.alone else 0.0) * np.eye(d)
+        self.kappa = 0.0 if self.alone else kappa_of(T, mean, phi)
+        prior = inv(C0 + self.T + self.kappa * (T + d * np.outer(mean, mean) / phi))  # Π
+        if self.alone:
+            prior, mean = np.eye(d) / self.alone, np.zeros(d)
         if counts:
-            s, f = self.adopt_effects(M, right, S, q, shared.second, beside.effects, margins)
+            C = inv(prior + S)
+            law = C @ (prior @ mean + q), C
+            s, f = self.adopt_effects(M, right, *law, shared.second, beside.effects, margins)
             effects = s, f, self.wider_effects > 0
             self.statistics = Statistics(theta, effects, residual, V)
         self.effects = beside.effects + self.wider_effects
         self.second = 1 / (1 / shared.second + self.effects)
 
         M, right = spread(M, right, self.T, self.effects)
-        if self.alone:
-            S, q = eliminated(M, right, d)
-            M[:d, :d] += np.eye(d) / self.wider - S
-            right[:d] -= q
+        S, q = eliminated(M, right, d)
+        M[:d, :d] += prior - S
+        right[:d] += prior @ mean - q
         self.M = M + self.own[0]
         end = solve(self.M, right + self.own[1])
         played = np.r_[np.ones(d, bool), [self.has(a) for a in range(d, m)]]
@@ -235,15 +246,9 @@ class Client:
         given = end[d:] - self.M[d:, :d] @ (centre - end)[:d] / self.M.diagonal()[d:]
         self.centre = np.where(played, centre, np.r_[centre[:d], given])  # others follow θ
 
-    def adopt_effects(self, M, right, S, q, second, tau2, margins) -> tuple[float, float]:
-        """Effects' statistics, and their guard."""
+    def adopt_effects(self, M, right, theta, C, second, tau2, margins) -> tuple[float, float]:
+        """Effects' statistics, given the law of θ, and their guard."""
         d, (own, own_right) = self.d, self.said
-        others, weighed = eliminated(M, right, d)
-        prior, mean = inv(inv(others) + self.T), solve(others, weighed)
-        if self.alone:
-            prior, mean = np.eye(d) / self.wider, np.zeros(d)
-        C = inv(prior + S)
-        theta = C @ (prior @ mean + q)
         M2, right2 = spread(M, right, self.T, tau2)
         error, var = [], []
         for a in range(d, len(M)):
@@ -257,12 +262,15 @@ class Client:
         self.wider_effects = 0.0
         margins += [abs(s * s / (4 * f) - 1)] if f > 0 else []
         if s > 0 and s * s > 4 * f:
-            fits = [-0.5 * np.sum(np.log(w + g) + e2 / (w + g)) for g in (0.0, *WIDER)]
-            gains = np.array(fits[1:]) - fits[0]
-            margins.append(abs(gains.max() - self.enough))
-            if gains.max() > self.enough:
-                self.wider_effects = WIDER[int(gains.argmax())]
+            fits = [-0.5 * np.sum(np.log(w + g) + e2 / (w + g)) for g in (0.0, *ALONE)]
+            self.wider_effects = self.chosen([each - fits[0] for each in fits[1:]], margins)
         return s, f
+
+    def chosen(self, gains: list[float], margins: list[float]) -> float:
+        """g, or 0 if all together gain too little."""
+        gain = logsumexp(gains) - log(len(gains))
+        margins.append(abs(gain - self.enough))
+        return ALONE[int(np.argmax(gains))] if gain > self.enough else 0.0
 
 
 def counted(said: list[tuple[float, float, bool]]) -> list[int]:
@@ -272,23 +280,26 @@ def counted(said: list[tuple[float, float, bool]]) -> list[int]:
     return [i for i in there if i not in flagged] if 5 * len(flagged) <= len(said) else there
 
 
-def pooled(said: list[tuple[float, float, bool]], tau2: float, margins: list[float]) -> float:
+def pooled(said: list[tuple[float, float, bool]], tau2: float, out: Outcome) -> float:
     """The new τ²."""
     among = [said[i] for i in counted(said)]
     if not among:
         return tau2
     s, f = sum(each[0] for each in among), sum(each[1] for each in among)
-    return limited(tau2 + s / f, f, tau2, margins)
+    return limited(tau2 + s / f, f, tau2, len(said), out)
 
 
-def limited(value: float, f: float, tau2: float, margins: list[float]) -> float:
-    limit = (1 if tau2 > 0 else 2) * sqrt(2 / f)
-    margins.append(abs(value / limit - 1))
-    return value if value > limit else 0.0
+def limited(value: float, f: float, tau2: float, N: int, out: Outcome) -> float:
+    errors, limit = value / sqrt(2 / f), min(1.0, log(N) / log(50)) + (tau2 == 0)
+    out.margins.append(abs(errors - limit))
+    if errors <= limit:
+        return 0.0
+    out.accepted.append((errors, tau2 == 0))
+    return value
 
 
 def pooled_with_directions(
-    said: list[Statistics], tau2: float, F: Array | float, margins: list[float]
+    said: list[Statistics], tau2: float, F: Array | float, out: Outcome
 ) -> tuple[float, Array | float]:
     """The new τ² and F."""
     counts = counted([each.theta for each in said])
@@ -311,7 +322,7 @@ def pooled_with_directions(
         limit = edge**2 / n
         if k >= old:
             limit += 3.3 * edge / n * (1 / sqrt(n - 1) + 1 / sqrt(d)) ** (1 / 3)
-        margins.append(abs(ell / limit - 1))
+        out.margins.append(abs(ell / limit - 1))
         if ell <= limit:
             break
         gap = ell - 1 - gamma
@@ -325,7 +336,7 @@ def pooled_with_directions(
     rest = e[:, k:].T @ N @ e[:, k:]
     s = len(f) * np.sum((ells[k:] - 1) * rest.diagonal())
     value = tau2 + s / (f.sum() * np.sum(rest**2) / np.sum(V**2))
-    return limited(value, f.sum(), tau2, margins), F
+    return limited(value, f.sum(), tau2, len(said), out), F
 
 
 def root(A: Array, least: float = 0.0) -> Array:
@@ -355,10 +366,10 @@ def fedglb_personal(
     m = d + len(names)
     on = np.ones((T, N), bool) if active is None else active
     late = np.zeros((T, N), int) if delays is None else delays
-    out = Outcome(np.full((T, N), -1), [], [], [], [], [], [])
+    out = Outcome(np.full((T, N), -1), [], [], [], [], [], [], [], [])
     score, offers = Score(rule, link, dispersion, names), [Offers(d, m, ids) for _ in range(N)]
     fit, beside = Fit.nothing(d, m, blocks), Spread()
-    enough = log(12) + log(max(1.0, N / 2.5))
+    enough = log(1 / min(1 / 8, 1.5 / N) - 1)
     clients = [
         Client(link, dispersion, d, np.zeros(m), fit.matrix, fit.second, enough) for _ in range(N)
     ]
@@ -372,17 +383,18 @@ def fedglb_personal(
         tau2, F = beside.tau2, beside.directions
         theta = [each.theta for each in said]
         if spikes and counted(theta):
-            tau2, F = pooled_with_directions(said, tau2, F, out.margins)
+            tau2, F = pooled_with_directions(said, tau2, F, out)
         else:
-            tau2 = pooled(theta, tau2, out.margins)
-        effects = pooled([each.effects for each in said], beside.effects, out.margins)
+            tau2 = pooled(theta, tau2, out)
+        effects = pooled([each.effects for each in said], beside.effects, out)
         beside = Spread(tau2, effects, F)
         for c in clients:
             c.adopt(fit, beside, out.margins)
         out.fits.append(fit)
         out.spreads.append(beside)
-        out.guards.append([("alone" if c.alone else "wider") if c.wider else "" for c in clients])
+        out.alone.append([c.alone > 0 for c in clients])
         out.wider_effects.append([c.wider_effects for c in clients])
+        out.kappas.append([c.kappa for c in clients])
 
     for t in range(1, T + 1):
         for i, client in enumerate(clients):

@@ -123,15 +123,17 @@ def outcome(case: Case, env: Given) -> plain_personal.Outcome:
 
 def seen(out: plain_personal.Outcome) -> set[str]:
     """What happened in a run."""
-    guards = {each for model in out.guards for each in model if each}
     found = {
+        "alone": any(each for model in out.alone for each in model),
+        "flat": any(0.1 < each < 0.9 for model in out.kappas for each in model),  # κ
+        "early spread": any(x < 1 + first for x, first in out.accepted),
         "spread": any(each.tau2 > 0 for each in out.spreads),
         "effects' spread": any(each.effects > 0 for each in out.spreads),
         "direction": any(np.any(each.directions) for each in out.spreads),
         "effects' guard": any(g > 0 for model in out.wider_effects for g in model),
         "shortened": not all(fit.full for fit in out.fits),
     }
-    return guards | {name for name, happened in found.items() if happened}
+    return {name for name, happened in found.items() if happened}
 
 
 def agree(case: Case) -> None:
@@ -167,12 +169,12 @@ def case(link: str, arms: str, clients: str, *happens: str, **more) -> Case:
 
 
 CASES = {
-    "new arms, alike": case("logistic", "new", "alike", "shortened", rule="Bayes"),
-    "new arms, differ": case("identity", "new", "differ", "spread", "wider", rule="Thompson"),
-    "a wider prior": case(
-        "identity", "new", "outlier", "alone", "spread", "wider", N=6, d=2, seed=0
+    "new arms, alike": case("logistic", "new", "alike", "alone", "shortened", rule="Bayes"),
+    "new arms, differ": case(
+        "identity", "new", "differ", "early spread", "flat", "spread", rule="Thompson"
     ),
-    "alone": case(
+    "alone, identity": case("identity", "new", "outlier", "alone", "spread", N=6, d=2, seed=0),
+    "alone, poisson": case(
         "poisson", "new", "outlier", "alone", "shortened", "spread", N=5, d=2, rule="Thompson"
     ),
     "alone, ids": case(
@@ -180,7 +182,7 @@ CASES = {
         N=5, T=100, seed=0, rule="Bayes",
     ),
     "the same arms, differ": case(
-        "identity", "same", "differ", "effects' guard", "effects' spread", "wider", N=5, d=2, seed=2
+        "identity", "same", "differ", "effects' guard", "effects' spread", "flat", N=5, d=2, seed=3
     ),
     "ids, alike": case("logistic", "ids", "alike"),
     "ids, differ": case(
@@ -201,8 +203,8 @@ CASES = {
         "logistic", "new", "groups", "direction", N=6, T=100, spikes=True, seed=3, rule="Bayes"
     ),
     "groups, identity": case(
-        "identity", "new", "groups", "alone", "direction", "wider",
-        N=6, d=2, T=100, spikes=True, seed=2,
+        "identity", "new", "groups", "alone", "direction", "flat",
+        N=6, d=2, T=100, spikes=True, seed=0,
     ),
     "groups, poisson": case(
         "poisson", "new", "groups", "direction", "spread",
@@ -210,7 +212,7 @@ CASES = {
     ),
     "groups, ids": case(
         "logistic", "ids", "groups", "direction", "effects' spread",
-        N=6, d=4, T=100, spikes=True, seed=0, rule="Thompson",
+        N=6, d=4, T=100, spikes=True, seed=32, rule="Thompson",
     ),
 }  # fmt: skip
 

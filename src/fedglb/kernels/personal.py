@@ -46,25 +46,23 @@ from fedglb.typing import FloatArray, IntArray
 
 #: Places in a state, behind those of `parts.local_update.anchored`. In `vectors`: where samples are
 #: linearised, their gradient there, the last direction; r, the distance from the others; and θ_i
-#: with a prior that is not wider, where the client's is.
+#: with the others' prior, where the client learns alone.
 ANCHOR, GRADIENT, DIRECTION, RESIDUAL, UNGUARDED = 2, 3, 4, 5, 6
 #: In `matrices`: T_i; R = (I + H_iT_i)⁻¹; Q⁻¹, by which the trigger measures gains; and V, the
 #: covariance of r.
 SPREAD, REST, SHARED, INFORMATION = 2, 3, 4, 5
 #: In `counters`: the trace, whether T_i or τ_i² is not 0, τ_i² of effects, the client's choice
-#: among `WIDER` for θ and for effects (0: none), and the numbers that it sends: s, f and whether it
-#: has a wider prior, for θ and for effects; and whether its part was taken from the shared model.
+#: among `ALONE` for θ and for effects (0: none), and the numbers that it sends: s, f and whether it
+#: learns alone, for θ and for effects; and whether its part was taken from the shared model.
 TRACE, DIFFERS, WIDTH, GUARD, GUARD_EFFECTS, STATISTICS, APART = 3, 8, 9, 10, 11, 12, 18
 #: The number of the numbers that it sends.
 SENT = 6
 #: A client linearises at most this much, and the length of the shared θ, away from it; and its
 #: effects as far from the shared ones. So what it sends has a bound.
 REACH = 8.0
-#: A client whose own evidence for it is large enough widens its prior by one of these variances, or
-#: has a prior of this variance around 0: it learns alone.
-WIDER = (4.0, 1.0, 0.25, 0.0625, 0.015625, 0.00390625)
-#: Below this multiple of its standard deviation the derivative of the evidence allows no such gain.
-TRY = 1.0
+#: A client whose own evidence for it is large enough learns alone: its prior has one of these
+#: variances around 0. Its effects' τ² grows by one of them.
+ALONE = (4.0, 1.0, 0.25, 0.0625)
 #: What is left of a client's Hessian without effects is nothing below this share of it.
 ROUNDING = 1e-10
 #: Further steps in the model are shortened, as in `parts.global_update.one_exchange`.
@@ -129,8 +127,8 @@ def sum_own(
 
     `known` is the shared model's rows of effects. Client i's first `counts`[i] samples count, each
     with its weight, which is in y already, or 1 where there are no `weights`. Kept for the
-    adoption: `anchors`, `own_hessians`, `own_gradients` and `own_tables`. A client with a wider
-    prior is summed at its `UNGUARDED` model, too: at its own, the quadratic that stands for its
+    adoption: `anchors`, `own_hessians`, `own_gradients` and `own_tables`. A client that learns
+    alone is summed at its `UNGUARDED` model, too: at its own, the quadratic that stands for its
     likelihood is lower at the others' model than the likelihood is, so that it would never come
     back.
     """
@@ -288,22 +286,37 @@ def evidence(
 
 
 @kernel
-def wider_prior(
-    S: FloatArray, q: FloatArray, C: FloatArray, mean: FloatArray, phi: float, needed: float
-) -> int:
-    """Return a client's choice among `WIDER`: k around the others' mean, −k around 0; 0: none."""
-    d, chosen, best = q.shape[0], 0, needed
-    wide, rest, r, zero = np.empty((d, d)), np.empty((d, d)), np.empty(d), np.zeros(d)
-    for sign in (1, -1):
-        for k in range(len(WIDER)):
-            for i in range(d):
-                for j in range(d):
-                    wide[i, j] = C[i, j] if sign > 0 else 0.0
-                wide[i, i] += WIDER[k]
-            found = evidence(S, q, wide, mean if sign > 0 else zero, phi, rest, r)
-            if found > best:
-                best, chosen = found, sign * (k + 1)
-    return chosen
+def preferred(values: FloatArray, base: float, penalty: float) -> int:
+    """Return which of some log evidences is the largest, from 1; 0 if their mean is not enough.
+
+    The log of the mean evidence has to exceed `base` by more than `penalty`.
+    """
+    best, total = 0, 0.0
+    for k in range(values.shape[0]):
+        if values[k] > values[best]:
+            best = k
+    for k in range(values.shape[0]):
+        total += math.exp(values[k] - values[best])
+    gain = values[best] + math.log(total / values.shape[0]) - base
+    return best + 1 if gain > penalty else 0
+
+
+@kernel
+def widen(mean: FloatArray, T: FloatArray, phi: float, C: FloatArray) -> None:
+    """Widen a client's prior, above all along its mean, where clients have little in common.
+
+    The clients farthest from the others are those opposite to what clients have in common: with T
+    alone they would lose by it.
+    """
+    d = mean.shape[0]
+    squared, along = dot(mean, mean), d * phi * quadratic(T, mean)
+    if along <= squared * squared:
+        return
+    share = 1.0 - (squared * squared / along) ** 2
+    add_scaled(C, mean, mean, d * share / phi)
+    for i in range(d):
+        for j in range(d):
+            C[i, j] += share * T[i, j]
 
 
 @kernel
@@ -425,6 +438,73 @@ def effects_evidence(
 
 
 @kernel
+def theta_statistics(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    own_S: FloatArray,
+    own_q: FloatArray,
+    C: FloatArray,
+    mean: FloatArray,
+    phi: float,
+    penalty: float,
+) -> None:
+    """Write r, V, s and f of samples under the prior N(mean, φC), and choose the client's guard."""
+    d, r, V = mean.shape[0], vectors[RESIDUAL], matrices[INFORMATION]
+    rest, alone = np.empty((d, d)), np.empty((d, d))
+    zero, scratch, values = np.zeros(d), np.empty(d), np.empty(len(ALONE))
+    base = evidence(own_S, own_q, C, mean, phi, rest, r)
+    product(rest, own_S, V)
+    even(V)
+    s, f = dot(r, r) / phi, 0.0
+    for i in range(d):
+        s -= V[i, i]
+        for j in range(d):
+            f += V[i, j] * V[j, i]
+    counters[GUARD] = 0.0
+    if s > 0.0 and s * s > 4.0 * f:  # else no prior gains much
+        for k in range(len(ALONE)):
+            for i in range(d):
+                for j in range(d):
+                    alone[i, j] = ALONE[k] if i == j else 0.0
+            values[k] = evidence(own_S, own_q, alone, zero, phi, rest, scratch)
+        counters[GUARD] = float(preferred(values, base, penalty))
+    counters[STATISTICS], counters[STATISTICS + 1] = s, f
+    counters[STATISTICS + 2] = 1.0 if counters[GUARD] != 0.0 else 0.0
+    matvec(C, r, vectors[UNGUARDED])
+    add_to(vectors[UNGUARDED], mean, 1.0)
+
+
+@kernel
+def effects_statistics(
+    counters: FloatArray,
+    own: FloatArray,
+    before: FloatArray,
+    rest: FloatArray,
+    info: FloatArray,
+    mean: FloatArray,
+    covariance: FloatArray,
+    phi: float,
+    wider: float,
+    penalty: float,
+) -> None:
+    """Write s and f of a client's effects, and choose their guard."""
+    found, values = counters[STATISTICS + 3 : STATISTICS + 5], np.empty(len(ALONE))
+    base = effects_evidence(
+        counters, own, before, rest, info, mean, covariance, phi, wider, found
+    )  # fmt: skip
+    counters[GUARD_EFFECTS] = 0.0
+    if found[0] > 0.0 and found[0] * found[0] > 4.0 * found[1]:
+        for k in range(len(ALONE)):
+            values[k] = effects_evidence(
+                counters, own, before, rest, info, mean, covariance, phi, wider + ALONE[k],
+                np.empty(2),
+            )  # fmt: skip
+        counters[GUARD_EFFECTS] = float(preferred(values, base, penalty))
+    counters[STATISTICS + 5] = 1.0 if counters[GUARD_EFFECTS] != 0.0 else 0.0
+
+
+@kernel
 def take_prior(
     vectors: FloatArray,
     matrices: FloatArray,
@@ -452,15 +532,15 @@ def take_prior(
     """Replace a state by its prior: the others' model (P, θ, effects), spread by T and τ².
 
     `numbers` are τ² of effects, whether s and f count (1) or the model is that of a shortened step
-    (0), φ, and what a wider prior has to gain in log evidence; `gain` is Q⁻¹. What the client sent
-    is left out of the shared model. Its own samples choose a wider prior, and say by s and f how
-    far T and τ² are from the truth; those at `UNGUARDED`, if its prior has been wider.
+    (0), φ, and what learning alone has to gain in log evidence; `gain` is Q⁻¹. What the client sent
+    is left out of the shared model. Its own samples say by s and f how far T and τ² are from the
+    truth, and whether it learns alone: those at `UNGUARDED`, if it has done so.
     """
     d, named = theta.shape[0], effects.shape[0] > 0
     wider, counts, phi = numbers[0], numbers[1] > 0.0 and takes_part, numbers[2]
     penalty = numbers[3]
     S, q, C, own_S = np.empty((d, d)), np.empty(d), np.empty((d, d)), np.empty((d, d))
-    mean, own_q, rest, r = np.empty(d), np.empty(d), np.empty((d, d)), np.empty(d)
+    mean, own_q, rest = np.empty(d), np.empty(d), np.empty((d, d))
     width, table = d + CROSS, counters[TABLE:]
     take_others(
         vectors, counters, P, theta, effects, takes_part, sent_gradient, sent_hessian, sent_table,
@@ -505,34 +585,18 @@ def take_prior(
                 own_q[i] = 0.0
                 for j in range(d):
                     own_S[i, j] = 0.0
-        base = evidence(own_S, own_q, C, mean, phi, rest, r)
-        product(rest, own_S, V)
-        even(V)
-        for i in range(d):
-            vectors[RESIDUAL, i] = r[i]
-        s, f = dot(r, r) / phi, 0.0
-        for i in range(d):
-            s -= V[i, i]
-            for j in range(d):
-                f += V[i, j] * V[j, i]
-        counters[GUARD] = 0.0
-        if s > 0.0 and s * s > 4.0 * TRY * f:
-            counters[GUARD] = float(wider_prior(own_S, own_q, C, mean, phi, base + penalty))
-        counters[STATISTICS], counters[STATISTICS + 1] = s, f
-        counters[STATISTICS + 2] = 1.0 if counters[GUARD] != 0.0 else 0.0
+        theta_statistics(vectors, matrices, counters, own_S, own_q, C, mean, phi, penalty)
     guard = int(counters[GUARD])
-    if counts:
-        matvec(C, r, vectors[UNGUARDED])
-        add_to(vectors[UNGUARDED], mean, 1.0)
     if guard != 0:
-        more = WIDER[guard - 1] if guard > 0 else WIDER[0]
         for j in range(d):
-            widened[j, j] += more
-            C[j, j] += more
+            widened[j, j] += ALONE[0]
+            C[j, j] += ALONE[0]
     differs = guard != 0
     for i in range(d):
         for j in range(d):
             differs = differs or T[i, j] != 0.0
+    if differs and guard == 0:
+        widen(mean, T, phi, C)
     # the prior of θ_i
     precision, info = matrices[MATRIX], np.zeros(d)
     if differs:
@@ -550,11 +614,11 @@ def take_prior(
             for j in range(d):
                 precision[i, j] = S[i, j]
                 rest[i, j] = 1.0 if i == j else 0.0
-    if guard < 0:
+    if guard != 0:
         for i in range(d):
             mean[i] = 0.0
             for j in range(d):
-                precision[i, j] = 1.0 / WIDER[-guard - 1] if i == j else 0.0
+                precision[i, j] = 1.0 / ALONE[guard - 1] if i == j else 0.0
     if named:
         if counts:
             after, covariance = np.empty((d, d)), np.empty((d, d))
@@ -566,23 +630,11 @@ def take_prior(
                     after[i, j] = precision[i, j] + own_S[i, j]
             invert(after, covariance)
             matvec(covariance, after_info, after_mean)
-            found = counters[STATISTICS + 3 : STATISTICS + 5]
-            best = effects_evidence(
-                counters, own, before, rest, info, after_mean, covariance, phi, wider, found
+            effects_statistics(
+                counters, own, before, rest, info, after_mean, covariance, phi, wider, penalty
             )
-            counters[GUARD_EFFECTS] = 0.0
-            if found[0] > 0.0 and found[0] * found[0] > 4.0 * TRY * found[1]:
-                best, scratch = best + penalty, np.empty(2)
-                for k in range(len(WIDER)):
-                    value = effects_evidence(
-                        counters, own, before, rest, info, after_mean, covariance, phi,
-                        wider + WIDER[k], scratch,
-                    )  # fmt: skip
-                    if value > best:
-                        best, counters[GUARD_EFFECTS] = value, float(k + 1)
-            counters[STATISTICS + 5] = 1.0 if counters[GUARD_EFFECTS] != 0.0 else 0.0
         if counters[GUARD_EFFECTS] > 0.0:
-            wider += WIDER[int(counters[GUARD_EFFECTS]) - 1]
+            wider += ALONE[int(counters[GUARD_EFFECTS]) - 1]
         if differs or wider > 0.0:
             spread_rows(table, rest, before, info, wider)
             counters[EFFECT_RIDGE] = 1.0 / (1.0 / counters[EFFECT_RIDGE] + wider)

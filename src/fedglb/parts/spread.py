@@ -9,18 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.errors import instance
-from fedglb.kernels.personal import WIDER
 from fedglb.typing import FloatArray
 
-#: A spread counts from this many standard errors on, and again not below so many.
-ENTERS, LEAVES = 2.0, 1.0
-#: Clients that choose a wider prior by themselves are left out while they are at most this share.
+#: Among this many clients or more a spread counts from 2 standard errors on, and not below 1.
+MANY = 50
+#: Clients that learn alone are left out while they are at most this share.
 FEW = 0.2
 #: A direction has a spread of its own where an eigenvalue is above the largest that noise has, by
 #: so many Tracy–Widom units; later, by so many.
 RISES, STAYS = 3.3, 0.0
-#: The number of clients, a priori, for which the others are no help.
-UNUSUAL = 2.5
+#: The number of clients, a priori, for which the others are no help; it is at most this share.
+UNUSUAL, AT_MOST = 1.5, 1.0 / 8.0
 #: At least this share of the variance is noise in every direction; and directions of less variance
 #: than this share of the largest have no spread of their own.
 NOISE, KNOWN = 0.01, 1e-6
@@ -32,8 +31,8 @@ class Pooled:
 
     For each client, s is twice the derivative of the log evidence of its samples by τ², and f its
     expected square over 2: τ² + Σs/Σf is an unbiased estimate with standard error √(2/Σf), where
-    samples are linear and Gaussian. It is taken once it is above 2 standard errors, until it
-    falls below 1.
+    samples are linear and Gaussian. It is taken once it is above 1 + z standard errors, until it
+    falls below z = log N / log 50, at most 1: few clients wait long for evidence.
 
     Parameters
     ----------
@@ -83,7 +82,7 @@ class Pooled:
         before, directions
             Those of the last model, at which clients took their statistics; zeros before it.
         sent
-            Per client s, f and whether its prior is wider, for θ and for effects; shape (N, 3·).
+            Per client s, f and whether it learns alone, for θ and for effects; shape (N, 3·).
         moments
             Per client rrᵀ and V.
         shortened
@@ -99,10 +98,10 @@ class Pooled:
         """
         found = [0.0, 0.0]
         for block in range(sent.shape[1] // 3):
-            s, f, wider = sent[:, 3 * block : 3 * block + 3].T
+            s, f, alone = sent[:, 3 * block : 3 * block + 3].T
             counted = f > 0.0
-            if wider.sum() <= FEW * len(sent):
-                counted &= wider == 0.0
+            if alone.sum() <= FEW * len(sent):
+                counted &= alone == 0.0
             last, s, f = float(before[block]), s[counted], f[counted]
             if f.size == 0:
                 found[block] = last
@@ -110,16 +109,17 @@ class Pooled:
             if block == 0 and self.spikes:
                 E, V = (np.array([pair[k] for pair in moments])[counted] for k in (0, 1))
                 last, directions = _spikes(last, directions, E.mean(axis=0), V.mean(axis=0), f)
-                found[0] = _taken(float(before[0]), last, float(f.sum()))
+                found[0] = _taken(float(before[0]), last, float(f.sum()), len(sent))
             else:
-                found[block] = _taken(last, last + float(s.sum() / f.sum()), float(f.sum()))
+                estimate = last + float(s.sum() / f.sum())
+                found[block] = _taken(last, estimate, float(f.sum()), len(sent))
         spread = np.array([*found, 0.0 if shortened else 1.0])
         return spread, directions.copy() if self.spikes else None
 
 
-def _taken(last: float, estimate: float, f: float) -> float:
-    error = math.sqrt(2.0 / f)
-    return estimate if estimate > (LEAVES if last > 0.0 else ENTERS) * error else 0.0
+def _taken(last: float, estimate: float, f: float, clients: int) -> float:
+    z = min(1.0, math.log(clients) / math.log(MANY)) + (1.0 if last == 0.0 else 0.0)
+    return estimate if estimate > z * math.sqrt(2.0 / f) else 0.0
 
 
 def _spikes(
@@ -167,12 +167,12 @@ def _spikes(
 
 
 def penalty(clients: int) -> float:
-    """Return what a client's wider prior has to gain in log evidence, among N clients.
+    """Return what learning alone has to gain in log evidence, among N clients: its prior odds.
 
-    Of the twelve alternatives one is likely a priori for `UNUSUAL` clients, whatever N is: where
-    many share a model, a false alarm costs much.
+    The number of clients that do so by mistake does not grow with N: where many share a model, a
+    mistake costs much.
     """
-    return math.log(2 * len(WIDER)) + math.log(max(1.0, clients / UNUSUAL))
+    return math.log(1.0 / min(AT_MOST, UNUSUAL / clients) - 1.0)
 
 
 def covariance(spread: FloatArray, directions: FloatArray | None, d: int) -> FloatArray:

@@ -264,12 +264,12 @@ def _check_distances(spread: FloatArray, sizes: Sequence[int]) -> None:
     s = ‖r‖²/φ − trV and f = trV², V positive semi-definite of this size: s ≥ −trV ≥ −√(size·f).
     """
     rows = zip(sizes, spread.reshape(-1, 3).tolist(), strict=True)
-    for k, (size, (s, f, wider)) in enumerate(rows):
+    for k, (size, (s, f, alone)) in enumerate(rows):
         number(f"spread[{3 * k + 1}]", f, at_least=0.0)
         least = -math.sqrt(size * f) * _MORE
         number(f"spread[{3 * k}]", s, at_least=least)
-        if wider not in (0.0, 1.0):
-            raise InvalidInput(f"spread[{3 * k + 2}]", wider, "0 or 1")
+        if alone not in (0.0, 1.0):
+            raise InvalidInput(f"spread[{3 * k + 2}]", alone, "0 or 1")
 
 
 def _check_moments(spread: FloatArray, E: FloatArray, V: FloatArray, most: float) -> None:

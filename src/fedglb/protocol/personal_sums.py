@@ -87,7 +87,7 @@ class PersonalSums:
         self.anchors = np.zeros((clients, d))  # where they were linearised
         self.gradients, self.hessians = np.zeros((clients, d)), np.zeros((clients, d, d))
         self.tables = np.zeros((clients, size))
-        # the same at the model of a prior that is not wider, for clients whose prior is
+        # the same at the model that clients would have if they did not learn alone
         self.tests = (
             np.zeros((clients, d, d)), np.zeros((clients, d)), np.zeros((clients, size)),
         )  # fmt: skip

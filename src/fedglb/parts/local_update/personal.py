@@ -70,12 +70,12 @@ class PersonalState(AnchoredState):
     spread = Matrix(SPREAD)  # T_i: how far θ_i may be from the shared θ, shape (d, d)
     rest = Matrix(REST)  # (I + H_iT_i)⁻¹ with the client's own H_i
     residual = Vector(RESIDUAL)  # r, the distance of its samples from the others' model
-    unguarded = Vector(UNGUARDED)  # θ_i with a prior that is not wider, where the client's is
+    unguarded = Vector(UNGUARDED)  # θ_i with the others' prior, where the client learns alone
     information = Matrix(INFORMATION)  # V, the covariance of r if T is right
     shared = Matrix(SHARED)  # Q⁻¹, Q = P + PTP of the shared P
     differs = Counter(DIFFERS)  # 1 where T_i or the effects' variance is not 0
     width = Counter(WIDTH)  # τ² of the effects
-    guard = Count(GUARD)  # 0; k: its prior is wider by WIDER[k − 1]; −k: it learns alone
+    guard = Count(GUARD)  # 0; k: it learns alone, with the variance ALONE[k − 1]
     guard_effects = Count(GUARD_EFFECTS)
     apart = Count(APART)  # whether its own part was taken from the shared model
 
@@ -86,7 +86,7 @@ class Personal(Calibrated):
 
     The shared model without the client's own part is its prior, spread by T, and its own samples
     make the posterior. T follows from what all clients send (`Pooled`). A client whose samples say
-    that the others are no help has a wider prior, or one of its own. At T = 0 it is `Calibrated`,
+    that the others are no help has a prior of its own. At T = 0 it is `Calibrated`,
     but for where samples are linearised: at the client's own model.
 
     References
@@ -101,7 +101,7 @@ class Personal(Calibrated):
     personal = True
 
     def statistics(self, setting: Setting, counters: FloatArray) -> FloatArray:
-        """Return s, f and whether its prior is wider, for θ and, where arms have them, effects."""
+        """Return s, f and whether it learns alone, for θ and, where arms have them, effects."""
         size = SENT if setting.effect_ridge else SENT // 2
         return counters[STATISTICS : STATISTICS + size].copy()
 
