@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fedglb as fg
+from fedglb.simulation.reference import ReferenceEngine
 from tests.simulation.test_effects import PROBLEMS, Given
 from tests.simulation.test_engines_agree import agree, play
 
@@ -53,13 +54,30 @@ def test_engines_agree_where_clients_differ(name, problem, recur):
     assert model.spread[0] > 0.0 or model.spread[1] > 0.0 or np.trace(model.directions) > 0.0
 
 
-def test_a_client_that_is_unlike_all_others_widens_its_prior():
+def test_a_client_that_is_unlike_all_others_learns_alone():
     env = differing(PROBLEMS["logistic"], 12, steps=200, strange=1)
     reference, compiled = play(PERSONAL["scalar"], env, horizon=200)
     agree(reference, compiled)
     guards = [reference.client(i).state.guard for i in range(12)]
     assert guards[-1] != 0
     assert not any(guards[:-1])
+
+
+def test_a_client_that_begins_to_learn_alone_is_no_reason_to_forget():
+    """From then on it sends other sums of all its samples."""
+    env = fg.Outliers(fg.Synthetic(fg.Problem(3), clients=20, arms=10), 2)
+    engine, alone = ReferenceEngine(fg.fedglb_personal(memory=fg.Adaptive()), env, 400, 4), set()
+    finish = engine.coordinator.finish_update
+
+    def finished():
+        found = finish()
+        assert not engine.coordinator.filters.switched
+        alone.update(c for c, part in engine.coordinator.covered.items() if any(part.alone))
+        return found
+
+    engine.coordinator.finish_update = finished
+    engine.run()
+    assert alone >= {0, 1}
 
 
 def test_where_clients_are_alike_the_model_is_the_shared_one():

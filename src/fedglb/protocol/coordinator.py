@@ -446,8 +446,9 @@ class Coordinator:
         """Return the number of new samples, and the gradient of the others at θ.
 
         It is linearised at the last update's θ, client by client. A client that was not in that
-        update has no new samples, unless none was; where the weights have changed since, the
-        gradient is not known.
+        update has no new samples, unless none was; nor has one that begins or ends to learn alone,
+        as it sends other sums of its old ones. Where the weights have changed since, the gradient
+        is not known.
         """
         assert self.filters is not None
         moved = theta - self.filters.theta
@@ -456,7 +457,7 @@ class Coordinator:
         known &= not self.covered.keys().isdisjoint(update.participants)
         for client in update.participants:
             part, last = update.gathered[client], self.covered.get(client)
-            if isinstance(last, ModelSums):
+            if isinstance(last, ModelSums) and last.alone == part.alone:
                 before += fade * (last.gradient + last.hessian @ moved)
                 new += part.samples - last.samples
             elif known:

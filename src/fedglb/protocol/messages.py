@@ -114,6 +114,11 @@ class ModelSums(Message):
     residuals: Symmetric | None = None
     information: Symmetric | None = None
 
+    @property
+    def alone(self) -> list[float]:
+        """1 if the client learns alone, else 0, of θ and of effects; no numbers in one model."""
+        return [] if self.spread is None else self.spread[2::3].tolist()
+
 
 @dataclass(frozen=True)
 class BatchSums(Message):
