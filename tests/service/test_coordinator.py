@@ -28,6 +28,7 @@ from fedglb.federation.coordinator.status import (
     CertificateStatus,
     CoordinatorStatus,
     MemberStatus,
+    MemoryStatus,
     PrivacyStatus,
     ScheduleStatus,
     Totals,
@@ -165,6 +166,21 @@ def test_how_far_clients_differ(board, served):
     assert 'client_distance{client="shop-1"} 0.5\n' in metrics
     assert 'client_distance{client="shop-2"}' not in metrics
     assert json.loads(asked(served, "/status.json")[2])["members"][0]["far"] is True
+
+
+def test_the_memory_in_force(board, served):
+    assert "total-memory" not in asked(served)[2]
+    assert "half_life" not in asked(served, "/metrics")[2]
+    for memory, tile, since, metric in (
+        (MemoryStatus(None, None), "∞", "", "+Inf"),
+        (MemoryStatus(7 * 86400.0, 1e9), "7 d", "; those before", "604800.0"),
+    ):
+        board.latest = picture(memory=memory)
+        text = asked(served)[2]
+        assert f'<b id="total-memory">{tile}</b>' in text
+        assert f"until a sample counts half{since}" in text
+        name = "fedglb_coordinator_half_life_seconds"
+        assert f"{name} {metric}\n" in asked(served, "/metrics")[2]
 
 
 def test_weights_are_those_of_the_model():

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedglb.cli.common import Jobs, Json, console, in_words, print_json
+from fedglb.cli.common import Jobs, Json, console, print_json
 from fedglb.cli.report_errors import fail, report_errors
 from fedglb.errors import InvalidInput
+from fedglb.io.durations import in_words
 
 if TYPE_CHECKING:  # imports matplotlib: only needed to write a report
     from fedglb.studies.report import Report

@@ -14,8 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedglb.cli.common import in_words
 from fedglb.cli.progress import announce_compilation, repeating
+from fedglb.io.durations import in_words
 from fedglb.simulation.bar import LINE_EVERY
 from fedglb.studies import Finished, SweepStatus, pareto_front
 

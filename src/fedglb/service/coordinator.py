@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.status import CoordinatorStatus
+from fedglb.io.durations import in_words
 from fedglb.privacy import spent_text
 from fedglb.service.figures import bars, over_time
 from fedglb.service.guard import Access, Guard, Handler
@@ -185,6 +186,10 @@ def _tiles(status: CoordinatorStatus) -> list[tuple[str, str, str]]:
     if (spread := status.spread) is not None:
         text = f"logits: how far weights differ; effects ± {spread.effects:.2g}"
         tiles.append(("spread", f"± {spread.theta:.2g}", text))
+    if (memory := status.memory) is not None:
+        half = "∞" if memory.half_life is None else in_words(memory.half_life)
+        older = "" if memory.since is None else f"; those before {clock(memory.since)} count less"
+        tiles.append(("memory", half, f"until a sample counts half{older}"))
     rewards = [
         m.rewards for m in status.members if m.present and m.rewards and m.rewards.recent_count
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -141,6 +142,9 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
             "update_duration_seconds": ("How long the last update took.", last.seconds),
             "update_left_out": ("Clients left out of the last update.", len(last.left_out)),
         }
+    if status.memory is not None:
+        half_life = math.inf if status.memory.half_life is None else status.memory.half_life
+        gauges["half_life_seconds"] = ("After this time a sample counts half.", half_life)
     if status.schedule is not None:
         due = status.schedule.next or 0.0
         gauges["next_update_timestamp_seconds"] = ("When the next update is due.", due)

@@ -36,7 +36,7 @@ FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
     "updated", "limited", "samples", "restored", "duplicate_coordinator", "ignored", "ended",
-    "schema", "frozen", "alarm",
+    "schema", "frozen", "alarm", "memory",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {

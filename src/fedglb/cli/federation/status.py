@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedglb.cli.common import CoordinatorFolder, Json, StateFile, console, in_words, print_json
+from fedglb.cli.common import CoordinatorFolder, Json, StateFile, console, print_json
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
+from fedglb.io.durations import in_words
 from fedglb.privacy import spent_text
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from fedglb.federation.coordinator.differences import SpreadStatus
     from fedglb.federation.coordinator.status import (
         CoordinatorStatus,
+        MemoryStatus,
         PrivacyStatus,
         ScheduleStatus,
         SumsStatus,
@@ -128,6 +130,8 @@ def _show(found: CoordinatorStatus) -> None:
         say(f"Update {found.updating} is in progress, waiting for {awaited}.")
     if found.spread is not None:
         say(_spread(found.spread))
+    if found.memory is not None:
+        say(_memory(found.memory))
     if found.frozen is not None:
         update, since = found.frozen.update, _when(found.frozen.since)
         say(f"Frozen since {since}: all clients choose with the model of update {update}.")
@@ -147,6 +151,14 @@ def _spread(spread: SpreadStatus) -> str:
     if spread.theta or spread.effects:
         text = f"Clients differ: weights by ± {spread.theta:.2g}, effects by ± {spread.effects:.2g}"
     return f"{text}; far from all others: {spread.far}."
+
+
+def _memory(memory: MemoryStatus) -> str:
+    text = "Memory: all samples count alike, until newer ones say something else"
+    if memory.half_life is not None:
+        text = f"Memory: samples count half after {in_words(memory.half_life)}"
+    older = "" if memory.since is None else f"; those from before {_when(memory.since)} count less"
+    return f"{text}{older}."
 
 
 def _of_schedule(found: CoordinatorStatus) -> list[str]:

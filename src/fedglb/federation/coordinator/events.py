@@ -30,6 +30,7 @@ EventKind: TypeAlias = Literal[
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client returned with an older state
     "frozen",  # the operator has frozen the federation, or has ended that
+    "memory",  # samples count for longer or shorter from now on
     "ended",  # the schedule or the privacy budget has ended
     "duplicate_coordinator",  # another coordinator of this federation runs
     "alarm",  # an alarm starts or ends

@@ -116,6 +116,13 @@ class SumsStatus(msgspec.Struct, frozen=True):
     members: tuple[str, ...]
 
 
+class MemoryStatus(msgspec.Struct, frozen=True):
+    """How long samples count, where they age: times in seconds, and a Unix time."""
+
+    half_life: float | None  # None: for ever, until the coordinator chooses another memory
+    since: float | None  # older samples count less than that says; None: none do
+
+
 class CoordinatorStatus(msgspec.Struct, frozen=True):
     """A coordinator at one moment; times are Unix times."""
 
@@ -148,6 +155,7 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     frozen: Frozen | None = None  # the model that all clients choose with; None: the newest
     kept: tuple[int, ...] = ()  # the updates whose models are kept
     spread: SpreadStatus | None = None  # how far clients differ, where each has a model of its own
+    memory: MemoryStatus | None = None  # None: all samples count alike, for good
 
     @property
     def present(self) -> int:
@@ -247,6 +255,7 @@ def status_of(
         frozen=session.frozen,
         kept=tuple(session.kept_models()),
         spread=differences.spread,
+        memory=memory_of(session),
     )  # fmt: skip
 
 
@@ -278,6 +287,15 @@ def schedule_of(session: CoordinatorSession) -> ScheduleStatus | None:
         return None
     following = None if ended else table.next
     return ScheduleStatus(len(table.times), table.done, table.start, following, ended)
+
+
+def memory_of(session: CoordinatorSession) -> MemoryStatus | None:
+    """Return the memory in force for the next update, or None where no memory forgets."""
+    row = session.agreement.algorithm.memory.in_force(session.coordinator.model)
+    if row is None:
+        return None
+    rate, since = float(row[-1]), float(row[-2]) if row.size > 1 else None
+    return MemoryStatus(1.0 / rate if rate > 0.0 else None, since)
 
 
 def privacy_of(session: CoordinatorSession) -> PrivacyStatus | None:

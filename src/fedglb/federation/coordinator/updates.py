@@ -30,6 +30,7 @@ from fedglb.federation.coordinator.store import (
 )
 from fedglb.federation.names import one_line
 from fedglb.federation.wire.messages import Downward, Rejected
+from fedglb.io.durations import in_words
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
 from fedglb.protocol.one_pass import OnePassUpdate
@@ -482,6 +483,11 @@ class UpdateDriver:
         )
         totals = {"scalars": coordinator.ledger.scalars, "total_bytes": self.traffic.size}
         self._emit("updated", text, **asdict(finished), **totals)
+        if (filters := coordinator.filters) is not None and filters.switched:
+            half_life = 1.0 / rate if (rate := float(filters.in_force[-1])) > 0.0 else None
+            length = "for ever" if half_life is None else f"half after {in_words(half_life)}"
+            text = f"samples count {length} from now on, which predicts the new ones best"
+            self._emit("memory", text, half_life=half_life)
 
 
 def _addressed(messages: Iterable[Message]) -> list[Addressed]:
