@@ -101,9 +101,9 @@ class Judge:
             gains = [self._gain(f, m, W, w, ridge) for f, m in zip(self.all, mean, strict=True)]
             joint = [f.share * exp(v - max(gains)) for f, v in zip(self.all, gains, strict=True)]
             for f, v in zip(self.all, joint, strict=True):
-                f.share = 0.99 * v / sum(joint) + 0.01 / len(joint)
+                f.share = 0.999 * v / sum(joint) + 0.001 / len(joint)
             best = max(f.share for f in self.all)
-            winner = next(k for k, f in enumerate(self.all) if f.share >= best * exp(-2))
+            winner = next(k for k, f in enumerate(self.all) if f.share >= best * exp(-5))
             for f, v in zip(self.all, gains, strict=True):
                 f.lost = max(f.lost + gains[winner] - v, 0.0)
         for f, k, m, count in zip(self.all, fade, mean, counts, strict=True):
@@ -112,7 +112,7 @@ class Judge:
         for k, f in enumerate(self.all):
             if k >= winner:
                 f.lost = 0.0
-            elif f.lost > 2:
+            elif f.lost > 5:
                 source = self.all[winner]
                 f.P, f.w, f.count, f.lost = source.P, source.w, source.count, 0.0
                 f.pieces = [*source.pieces, (float(now), f.rate)]

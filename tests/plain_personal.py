@@ -290,7 +290,7 @@ def pooled(said: list[tuple[float, float, bool]], tau2: float, out: Outcome) -> 
 
 
 def limited(value: float, f: float, tau2: float, N: int, out: Outcome) -> float:
-    errors, limit = value / sqrt(2 / f), min(1.0, log(N) / log(50)) + (tau2 == 0)
+    errors, limit = value / sqrt(2 / f), min(1.0, log(N) / log(50)) + 1.5 * (tau2 == 0)
     out.margins.append(abs(errors - limit))
     if errors <= limit:
         return 0.0

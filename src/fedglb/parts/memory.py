@@ -16,16 +16,18 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, number
 from fedglb.model import SharedModel
+from fedglb.parts.spread import respread
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
 #: Nats by which a longer memory may be behind the best one and still be taken; having lost as many
 #: to the one that is taken, it begins anew.
-BEHIND = 2.0
+BEHIND = 5.0
 #: The share of their weights that memories give to each other at an update.
-SHARE = 0.01
-#: Half-lives in simulations.
+SHARE = 0.001
+#: Half-lives in simulations, in steps, and in federations, in seconds: 64, 16 and 4 days, and one.
 _STEPS = (1024.0, 256.0, 64.0, 16.0)
+_SECONDS = (5529600.0, 1382400.0, 345600.0, 86400.0)
 
 
 class Memory(ABC):  # noqa: B024 - subclasses differ in data
@@ -121,14 +123,14 @@ class Adaptive(Memory):
     """The coordinator chooses among half-lives by how well each would have predicted.
 
     It follows one filter per half-life, from the sums of the updates alone, and sends the memory in
-    force with each model. Taken is the longest within two nats of the best (`Filters`). Clients
+    force with each model. Taken is the longest within five nats of the best (`Filters`). Clients
     send nothing more; an update that changes the memory is followed by another one at once.
 
     Parameters
     ----------
     half_lives
         Numbers > 0 that fall, in steps, in a federation in seconds; infinity is always among them.
-        None (default): 1024, 256, 64 and 16 steps; a federation has to name them.
+        None (default): 1024, 256, 64 and 16 steps; in a federation 64, 16 and 4 days, and one.
 
     Raises
     ------
@@ -164,6 +166,10 @@ class Adaptive(Memory):
                 raise InvalidInput("half_lives", self.half_lives, allowed)
         object.__setattr__(self, "half_lives", tuple(map(float, self.half_lives)))
 
+    def in_seconds(self) -> Adaptive:
+        """Return the memory of a federation, in which it names its half-lives."""
+        return self if self.half_lives is not None else Adaptive(_SECONDS)
+
     @property
     def finite(self) -> tuple[float, ...]:
         """The half-lives beside infinity."""
@@ -183,13 +189,16 @@ class Adaptive(Memory):
 class NewSums:
     """What an update's sums say of the samples since the last one."""
 
-    hessian: FloatArray  # Σ w μ′ x xᵀ of all samples at `theta`, with the weights in force
-    gradient: FloatArray  # Σ w x(μ − y) of all samples there
+    hessian: FloatArray  # S of all samples, once effects are eliminated, with the weights in force
+    gradient: FloatArray  # their gradient at `theta`
     theta: FloatArray  # the last model
     samples: int  # number of new samples
-    #: Σ w x(μ − y) there of samples that came before, by the sums of the last update;
+    #: the gradient there of samples that came before, by the sums of the last update;
     #: None: they are not known apart
     before: FloatArray | None
+    #: T of the last update's sums, and of these; None: all clients have one model
+    spread: tuple[FloatArray, FloatArray] | None = None
+    clients: int = 1  # number of clients in the sums
 
 
 @dataclass(frozen=True)
@@ -209,7 +218,6 @@ class Filters:
     lost: FloatArray  # nats lost to the one taken, since the last gain or restart, (m,)
     memories: FloatArray  # rows as in `kernels.ageing`, behind their ends not a number, (m, ·)
     now: float  # the time of the last update; infinity: there was none
-    theta: FloatArray  # the model before it, at which its sums were taken
     taken: int = 0  # which memory is in force
     switched: bool = False  # whether the last update changed it
 
@@ -221,7 +229,7 @@ class Filters:
         memories[:, 0] = [0.0, *(1.0 / h for h in memory.finite)]
         return cls(
             np.zeros((m, dim, dim)), np.zeros((m, dim)), np.zeros(m), np.full(m, -math.log(m)),
-            np.zeros(m), memories, math.inf, np.zeros(dim),
+            np.zeros(m), memories, math.inf,
         )  # fmt: skip
 
     @property
@@ -251,15 +259,16 @@ class Filters:
             w = W @ batch.theta - share * batch.gradient
         else:
             w = W @ batch.theta - (batch.gradient - batch.before) / mean[k]
-            gains = self._gains(mean, W, w, setting)
+            gains = self._gains(*self._aged(batch, mean), W, w, setting)
             log_v = log_v + gains
             v = np.exp(log_v - log_v.max())
             log_v = np.log((1.0 - SHARE) * v / v.sum() + SHARE / v.size)
             taken = int(np.argmax(log_v >= log_v.max() - BEHIND))
             lost = np.maximum(lost + gains[taken] - gains, 0.0)
             k = taken
-        P = fade[:, None, None] * self.P + mean[:, None, None] * W
-        w = fade[:, None] * self.w + mean[:, None] * w
+        P, old = self._aged(batch, fade)
+        P += mean[:, None, None] * W
+        w = old + mean[:, None] * w
         # of the memory in force the sums are known
         P[self.taken] = batch.hessian
         w[self.taken] = batch.hessian @ batch.theta - batch.gradient
@@ -268,21 +277,34 @@ class Filters:
         for j in np.flatnonzero(lost > BEHIND):
             P[j], w[j], samples[j], lost[j] = P[k], w[k], samples[k], 0.0
             memories[j] = _restarted(memories[k], now, memories[j])
-        return Filters(P, w, samples, log_v, lost, memories, now, batch.theta, k, k != self.taken)
+        return Filters(P, w, samples, log_v, lost, memories, now, k, k != self.taken)
 
+    def _aged(self, batch: NewSums, faded: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return P and w with these factors and the batch's T, as if clients had equal parts."""
+        if batch.spread is None:
+            return faded[:, None, None] * self.P, faded[:, None] * self.w
+        A = np.array(
+            [
+                respread(each / batch.clients, *batch.spread, f)
+                for each, f in zip(self.P, faded, strict=True)
+            ]
+        )
+        return A @ self.P, (A @ self.w[:, :, None])[:, :, 0]
+
+    @staticmethod
     def _gains(
-        self, faded: FloatArray, W: FloatArray, w: FloatArray, setting: Setting
+        P: FloatArray, p: FloatArray, W: FloatArray, w: FloatArray, setting: Setting
     ) -> FloatArray:
         """Return the log probability of a batch under each filter, but for a common term.
 
-        `faded` are the factors of the filters in the middle of the batch, as it were. With
+        P and p are those of the filters, faded to the middle of the batch, as it were. With
         θ ~ N(m, C) it is log ∫ exp(−½θᵀWθ + wᵀθ): ½rᵀ(C⁻¹ + W)⁻¹r − ½mᵀWm + wᵀm −
         ½ log det(I + CW), with r = w − Wm.
         """
-        gains, unit = np.empty(faded.size), setting.problem.dispersion
-        for j, each in enumerate(faded):
-            precision = each * self.P[j] + np.diag(setting.penalty)
-            m = np.linalg.solve(precision, each * self.w[j])
+        gains, unit = np.empty(len(P)), setting.problem.dispersion
+        for j in range(len(P)):
+            precision = P[j] + np.diag(setting.penalty)
+            m = np.linalg.solve(precision, p[j])
             r, more = w - W @ m, precision + W
             square = r @ np.linalg.solve(more, r) - m @ W @ m + 2.0 * (w @ m)
             dets = np.linalg.slogdet(more)[1] - np.linalg.slogdet(precision)[1]

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.errors import instance
+from fedglb.model import SharedModel
 from fedglb.typing import FloatArray
 
-#: Among this many clients or more a spread counts from 2 standard errors on, and not below 1.
-MANY = 50
+#: Among this many clients or more a spread counts from 1 + `MORE` standard errors on, and not
+#: below 1.
+MANY, MORE = 50, 1.5
 #: Clients that learn alone are left out while they are at most this share.
 FEW = 0.2
 #: A direction has a spread of its own where an eigenvalue is above the largest that noise has, by
@@ -31,7 +33,7 @@ class Pooled:
 
     For each client, s is twice the derivative of the log evidence of its samples by τ², and f its
     expected square over 2: τ² + Σs/Σf is an unbiased estimate with standard error √(2/Σf), where
-    samples are linear and Gaussian. It is taken once it is above 1 + z standard errors, until it
+    samples are linear and Gaussian. It is taken once it is above 1.5 + z standard errors, until it
     falls below z = log N / log 50, at most 1: few clients wait long for evidence.
 
     Parameters
@@ -118,7 +120,7 @@ class Pooled:
 
 
 def _taken(last: float, estimate: float, f: float, clients: int) -> float:
-    z = min(1.0, math.log(clients) / math.log(MANY)) + (1.0 if last == 0.0 else 0.0)
+    z = min(1.0, math.log(clients) / math.log(MANY)) + (MORE if last == 0.0 else 0.0)
     return estimate if estimate > z * math.sqrt(2.0 / f) else 0.0
 
 
@@ -175,10 +177,21 @@ def penalty(clients: int) -> float:
     return math.log(1.0 / min(AT_MOST, UNUSUAL / clients) - 1.0)
 
 
-def covariance(spread: FloatArray, directions: FloatArray | None, d: int) -> FloatArray:
-    """Return T, shape (d, d), in units of the dispersion."""
-    T = float(spread[0]) * np.eye(d)
-    return T if directions is None else T + directions
+def covariance(model: SharedModel | None, d: int) -> FloatArray:
+    """Return T of a model, shape (d, d), in units of the dispersion; 0 before the first."""
+    if model is None or model.spread is None:
+        return np.zeros((d, d))
+    T = float(model.spread[0]) * np.eye(d)
+    return T if model.directions is None else T + model.directions
+
+
+def respread(W: FloatArray, before: FloatArray, after: FloatArray, faded: float) -> FloatArray:
+    """Return A, by which a client's sums W and w become AW and Aw with another T.
+
+    `faded` is the factor by which the weights of its samples have fallen.
+    """
+    inverse = np.linalg.inv(np.eye(len(W)) + W @ (faded * after - before))
+    return np.asarray(faded * inverse, dtype=np.float64)
 
 
 def gain_matrix(P: FloatArray, T: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +15,9 @@ from fedglb.errors import InvalidInput, integer
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Holding
 from fedglb.parts.memory import Adaptive, Filters, NewSums
+from fedglb.parts.spread import covariance
 from fedglb.protocol.checks import LARGEST, check_identities, reward_range
+from fedglb.protocol.losses import Losses, of_theta
 from fedglb.protocol.messages import (
     BatchSums,
     ClientId,
@@ -39,7 +42,7 @@ from fedglb.protocol.persistence import (
 )
 from fedglb.protocol.update import IDLE, Contribution, Update, UpdateRecord
 from fedglb.setting import Setting
-from fedglb.typing import FloatArray, IntArray
+from fedglb.typing import IntArray
 
 _NUMBERS = ("syncs", "rounds", "started", "finished", "t")
 
@@ -105,6 +108,7 @@ class Coordinator:
         self.ledger = Ledger()
         self.asked: dict[ClientId, None] = {}  # all clients ever asked for sums
         self.model: SharedModel | None = None
+        self.base: SharedModel | None = None  # the one before, at which its sums were taken
         self.covered: dict[ClientId, Contribution] = {}  # each client's part of the model
         self.holdings: dict[ClientId, Holding] = {}  # used if only clients that lag get the model
         self.releases: dict[int, SumOfReleases] = {}  # of one-pass updates, by their numbers
@@ -407,7 +411,8 @@ class Coordinator:
         update = self.update
         assert update is not None
         assert update.solve is not None
-        self.model = model = self._remembering(update)
+        model = self._remembering(update)
+        self.base, self.model = self.model, model
         self.last_update = update.record()
         keeps = not update.solver.refits
         if isinstance(update, OnePassUpdate):
@@ -435,36 +440,57 @@ class Coordinator:
             return model
         assert update.solve is not None
         objective = update.solve.objective
-        sums, theta = objective.at_model, objective.start
-        assert sums is not None
-        assert sums.hessian is not None
-        batch = NewSums(sums.hessian, sums.gradient, theta, *self._earlier(update, theta))
-        self.filters = self.filters.after(batch, objective.setting, float(update.now))
+        theta, setting, arms = objective.start, objective.setting, None
+        if objective.at_model is not None:
+            arms = objective.at_model.arms
+        new, old = self._earlier(update)
+        everything = Losses.of(
+            [update.gathered[c] for c in update.participants], self.model, theta.size
+        )
+        known = setting.effect_ridge, math.inf if arms is None else arms.buckets
+        S, q = of_theta([everything], *known)
+        before = None
+        if old is not None:
+            earlier, pull = of_theta(old, *known)
+            before = earlier @ theta - pull
+        spread = None
+        if self.algorithm.local_update.personal:
+            spread = covariance(self.base, theta.size), covariance(self.model, theta.size)
+        batch = NewSums(S, S @ theta - q, theta, new, before, spread, len(update.participants))
+        self.filters = self.filters.after(batch, setting, float(update.now))
         return dataclasses.replace(model, memory=self.filters.in_force)
 
-    def _earlier(self, update: Update, theta: FloatArray) -> tuple[int, FloatArray | None]:
-        """Return the number of new samples, and the gradient of the others at θ.
+    def _earlier(self, update: Update) -> tuple[int, list[Losses] | None]:
+        """Return the number of new samples, and the losses of the others.
 
-        It is linearised at the last update's θ, client by client. A client that was not in that
-        update has no new samples, unless none was; nor has one that begins or ends to learn alone,
-        as it sends other sums of its old ones. Where the weights have changed since, the gradient
-        is not known.
+        These are the sums of the last update, client by client, with their weights of now. A client
+        that was not in that update has no new samples, unless none was; nor has one that begins or
+        ends to learn alone, as it sends other sums of its old ones. Where the memory has changed
+        since, or none was in that update, the others are not known apart.
         """
         assert self.filters is not None
-        moved = theta - self.filters.theta
         fade = float(self.filters.faded(float(update.now))[self.filters.taken])
-        new, before, known = 0, np.zeros(theta.size), not self.filters.switched
-        known &= not self.covered.keys().isdisjoint(update.participants)
+        any_then = not self.covered.keys().isdisjoint(update.participants)
+        new, last, whole = 0, [], []
         for client in update.participants:
-            part, last = update.gathered[client], self.covered.get(client)
-            if isinstance(last, ModelSums) and last.alone == part.alone:
-                before += fade * (last.gradient + last.hessian @ moved)
-                new += part.samples - last.samples
-            elif known:
-                before += part.gradient
+            part, then = update.gathered[client], self.covered.get(client)
+            if isinstance(then, ModelSums) and then.alone == part.alone:
+                last.append(then)
+                new += part.samples - then.samples
+            elif any_then:
+                whole.append(part)
             else:
                 new += part.samples
-        return max(new, 0), before if known else None
+        if self.filters.switched or not any_then:
+            return max(new, 0), None
+        d = self.setting.problem.dim
+        old = Losses.of(last, self.base, d)
+        if self.algorithm.local_update.personal:
+            alone = [each.alone[0] for each in last]
+            old = old.respread(alone, self.base, self.model, fade)
+        else:
+            old = old.weighed(fade)
+        return max(new, 0), [old, Losses.of(whole, self.model, d)]
 
     def _update(self, participants: Iterable[ClientId], asked_by: ClientId | None = None) -> Update:
         solver = self.algorithm.global_update
@@ -516,6 +542,8 @@ class Coordinator:
         out |= prefixed(stack(self.releases), "releases")
         if self.filters is not None:
             out |= prefixed(to_arrays(self.filters), "filters")
+            if self.base is not None:
+                out |= prefixed(to_arrays(self.base), "base")
         for (kind, direction), entry in self.ledger.entries.items():
             out[f"ledger.{kind}.{direction}"] = np.array(dataclasses.astuple(entry))
         return out
@@ -558,6 +586,8 @@ class Coordinator:
         self.releases = unstack(SumOfReleases, nested(arrays, "releases"))
         if filters := nested(arrays, "filters"):
             self.filters = from_arrays(Filters, filters)
+        if base := nested(arrays, "base"):
+            self.base = from_arrays(SharedModel, base)
         for name, totals in nested(arrays, "ledger").items():
             message, direction = name.split(".")
             self.ledger.entries[message, direction] = Entry(*(int(v) for v in totals))

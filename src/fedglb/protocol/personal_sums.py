@@ -173,7 +173,7 @@ class PersonalSums:
         d, phi = setting.problem.dim, setting.problem.dispersion
         assert model.theta is not None
         assert model.spread is not None
-        T = covariance(model.spread, model.directions, d)
+        T = covariance(model, d)
         _, width, counted = model.spread.tolist()
         effects = np.empty(0) if model.effects is None else model.effects
         adopt_all(

@@ -16,6 +16,7 @@ from fedglb.kernels.personal import REACH
 from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.effects import ArmSums, effects_of
 from fedglb.parts.global_update import GlobalUpdate, Objective, Query, Refit, Solution, Solve, Sums
+from fedglb.parts.memory import Adaptive
 from fedglb.parts.spread import covariance
 from fedglb.protocol.checks import (
     Batch,
@@ -192,7 +193,7 @@ class Update:
         last = self.previous
         if last is None or last.spread is None:
             return 0.0, 0.0
-        found = np.linalg.eigvalsh(covariance(last.spread, last.directions, len(last.matrix)))
+        found = np.linalg.eigvalsh(covariance(last, len(last.matrix)))
         return max(float(found[0]), 0.0), float(found[-1])
 
     @cached_property
@@ -332,7 +333,8 @@ class Update:
 
     def fitted(self) -> dict[ClientId, Contribution]:
         """Return the contribution of each participant, without what no later update needs."""
-        return {client: _kept(self.gathered[client]) for client in self.participants}
+        arms = isinstance(self.algorithm.memory, Adaptive)
+        return {client: _kept(self.gathered[client], arms) for client in self.participants}
 
     def record(self) -> UpdateRecord:
         """Return the record of this update."""
@@ -376,11 +378,12 @@ class Update:
             self.solve = self._solve(list(unstack(Sums, nested(arrays, "transcript")).values()))
 
 
-def _kept(part: Contribution) -> Contribution:
-    """Return a contribution without the sums of arms, which may be as long as all else, or rrᵀ."""
+def _kept(part: Contribution, arms: bool) -> Contribution:
+    """Return a contribution without rrᵀ or, unless `arms`, the sums of arms, which may be long."""
     if not isinstance(part, ModelSums):
         return part
-    return replace(part, effects=None, residuals=None, information=None)
+    effects = part.effects if arms else None
+    return replace(part, effects=effects, residuals=None, information=None)
 
 
 def _effects(fitted: Objective, solution: Solution) -> FloatArray | None:
