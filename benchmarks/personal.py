@@ -28,6 +28,7 @@ import numpy as np
 import fedglb as fg
 from benchmarks.effects import interaction
 from fedglb.environments.partial import stretches, unequal
+from fedglb.typing import FloatArray
 
 WORLDS = ("0", "0.25", "0.5", "1", "2", "3", "outliers", "groups", "three groups", "directions")
 #: One client acts in each step, the last in one of 1,000; half of the clients act at a time, for
@@ -94,10 +95,16 @@ def table(names: list[str], link: str, clients: int, horizon: int, seeds: range)
         )
         mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(len(found))
         cells = [f"{m:.0f} ± {e:.0f}" for m, e in zip(mean[:, 0], error[:, 0], strict=True)]
-        best = min(mean[:2, 0])
-        ratios = [f"{mean[k, 0] / best:.2f}" for k in (3, 4, 5)]
+        best = int(mean[:2, 0].argmin())
+        ratios = [share(found[:, k, 0], found[:, best, 0]) for k in (3, 4, 5)]
         far = f"{mean[3, 1] / mean[1, 1]:.2f}, {mean[3, 1] / mean[2, 1]:.2f}"
         print("| " + " | ".join([name, *cells, *ratios, far]) + " |", flush=True)
+
+
+def share(own: FloatArray, other: FloatArray) -> str:
+    """Return regret as a share of another one, with the standard error of the paired difference."""
+    error = (own - other).std(ddof=1) / math.sqrt(len(own))
+    return f"{own.mean() / other.mean():.2f} ± {error / other.mean():.2f}"
 
 
 def cost() -> None:

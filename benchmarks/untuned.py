@@ -61,6 +61,9 @@ BESIDE = Path(__file__).parents[1].parent / "shared" / "data"
 RULES: dict[str, Callable[[], fg.Algorithm]] = {
     "default": fg.fedglb_auto,
     "today": partial(fg.fedglb_auto, choice=fg.Bayes()),
+    "adaptive": partial(fg.fedglb_auto, memory=fg.Adaptive()),
+    "personal": fg.fedglb_personal,
+    "personal-adaptive": partial(fg.fedglb_personal, memory=fg.Adaptive()),
 }
 for _c in (1.0, 1.5, 2.0, 3.0):
     RULES[f"sigma-{_c:g}"] = partial(fg.fedglb_auto, choice=fg.Sigma(_c))

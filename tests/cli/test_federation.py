@@ -38,7 +38,7 @@ def test_a_federations_life(tmp_path):
     ):
         assert part in out.stdout
     bundle = Bundle.read(folder / "clients" / "shop-1")
-    expected = fg.fedglb_auto(10.0)
+    expected = fg.fedglb_personal(10.0)
     assert bundle.agreement.algorithm == expected
     assert bundle.agreement.problem.dim == 3
     assert bundle.agreement.max_clients == 4
@@ -105,6 +105,27 @@ def test_counts_need_no_noise(tmp_path):
     assert (type(problem.link), problem.noise) == (fg.Poisson, None)
 
 
+def test_a_link_that_personal_models_cannot_have(tmp_path):
+    out = federation("init", tmp_path / "new", *INIT, "--link", "probit")
+    assert out.returncode == 0, out.stderr
+    assert "Agreed: FedGLB-Auto" in federation("status", tmp_path / "new").stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ("adaptive", ["Memory: all samples count alike, until newer ones say something else."]),
+        ("half-life:7d", ["Memory: samples count half after 7 d."]),
+        ("forever", []),
+    ],
+)
+def test_the_memory_in_force(tmp_path, given, lines):
+    out = federation("init", tmp_path / "new", *INIT, "--memory", given)
+    assert out.returncode == 0, out.stderr
+    shown = federation("status", tmp_path / "new").stdout
+    assert [line for line in shown.splitlines() if "Memory" in line] == lines
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_every_choice_rule_that_is_offered_can_be_had(tmp_path, rule):
     given = rule + ":0.2" * (rule == "epsilon-greedy")
@@ -113,7 +134,7 @@ def test_every_choice_rule_that_is_offered_can_be_had(tmp_path, rule):
     agreement = Bundle.read(tmp_path / "new" / "coordinator").agreement
     assert type(agreement.algorithm.choice) is CHOICES[rule]
     assert (
-        f"Agreed: FedGLB-Auto, which chooses by {rule}"
+        f"Agreed: FedGLB-Personal, which chooses by {rule}"
         in federation("status", tmp_path / "new").stdout
     )
 
@@ -123,7 +144,7 @@ def test_a_federation_that_agreed_on_thompson_sampling(tmp_path):
     folder, port = tmp_path / "federation", free_port()
     more = ["--clients", "a,b", "--port", port, "--choice", "thompson:2"]
     assert federation("init", folder, *INIT, *more).returncode == 0
-    agreed = fg.fedglb_auto(10.0, choice=fg.Thompson(2.0))
+    agreed = fg.fedglb_personal(10.0, choice=fg.Thompson(2.0))
     with (
         Running(folder, port) as running,
         Serving(running, tmp_path / "state.db"),
@@ -145,7 +166,9 @@ def test_a_federation_that_agreed_on_thompson_sampling(tmp_path):
     place = folder / "clients" / "a"
     with pytest.raises(fg.InvalidInput, match=r"algorithm\.choice"):
         fg.Agent.open(
-            tmp_path / "c.db", bundle=place, algorithm=fg.fedglb_auto(10.0, choice=fg.Thompson())
+            tmp_path / "c.db",
+            bundle=place,
+            algorithm=fg.fedglb_personal(10.0, choice=fg.Thompson()),
         )
 
 

@@ -7,7 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fedglb as fg
+from fedglb.federation.coordinator.status import MemoryStatus
 from fedglb.protocol.messages import ModelSums, NewModel, SumsRequest
+from tests.federation.coordinator.test_status import seen
 from tests.federation.helpers.agent_driver import client
 from tests.federation.helpers.lossy_network import (
     DIM,
@@ -23,7 +25,7 @@ from tests.federation.helpers.lossy_network import (
 from tests.federation.helpers.shop import NEW, OLD, calm, learned, visit
 from tests.protocol.driver import equal_arrays
 
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86400.0
 RARELY = 1e9  # no agent asks by itself
 
 
@@ -72,6 +74,15 @@ def test_samples_age_in_wall_time(tmp_path, clock):
         updated(net)  # nothing is left but the ridge
         model = net.coordinator.model
         assert_allclose(model.matrix, model.ridge * np.eye(DIM), atol=1e-15)
+
+
+def test_the_status_has_the_memory_in_force(tmp_path):
+    for memory, shown in (
+        (fg.Forever(), None), (fg.HalfLife(HOUR), MemoryStatus(HOUR, None)),
+        (fg.Adaptive((HOUR,)), MemoryStatus(None, None)),
+    ):  # fmt: skip
+        with harness(tmp_path / repr(memory), agreement=agreed(algorithm=auto(1.0, memory))) as net:
+            assert seen(net).memory == shown
 
 
 def test_a_restart_changes_nothing(tmp_path, clock):
@@ -136,6 +147,10 @@ def test_the_memory_is_chosen_through_losses_and_crashes(tmp_path, clock):
                     assert names
                     assert equal_arrays({n: before[n] for n in names}, {n: after[n] for n in names})
                 net.until(net.everybody_here)
+        changes = [e.facts["half_life"] for e in net.events if e.kind == "memory"]
+        assert set(changes) <= {None, *memory.half_lives}
+        assert changes
+        assert seen(net).memory.half_life == changes[-1]
         rows = {tuple(m.model.memory) for m in net.heard("down", NewModel)}
         assert (0.0,) in rows
         assert len(rows) > 1
@@ -146,9 +161,14 @@ def test_the_memory_is_chosen_through_losses_and_crashes(tmp_path, clock):
         assert abs(theta[0]) > 2.0 * abs(theta[1])
 
 
+def test_without_half_lives_there_are_four_in_days():
+    found = agreed(algorithm=auto(1.0, fg.Adaptive()))
+    assert found.algorithm.memory.half_lives == (64 * DAY, 16 * DAY, 4 * DAY, DAY)
+    named = agreed(algorithm=auto(1.0, fg.Adaptive((64 * DAY, 16 * DAY, 4 * DAY, DAY))))
+    assert found.facts() == named.facts()
+
+
 def test_what_a_federation_refuses():
-    with pytest.raises(fg.InvalidInput, match=r"algorithm\.memory = .*in seconds"):
-        agreed(algorithm=auto(1.0, fg.Adaptive()))
     with pytest.raises(fg.InvalidInput, match=r"algorithm\.memory = .*secure sums"):
         agreed(algorithm=auto(1.0, fg.HalfLife(9.0)), minimum=3)
 

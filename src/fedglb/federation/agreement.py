@@ -155,10 +155,9 @@ class Agreement:
                 "lose their file"
             )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
-        memory = self.algorithm.memory
-        if isinstance(memory, Adaptive) and memory.half_lives is None:
-            allowed = "Adaptive(half_lives=...) in seconds, e.g. of 30 days, a week, a day"
-            raise InvalidInput(("algorithm", "memory"), memory, allowed)
+        if isinstance(memory := self.algorithm.memory, Adaptive):
+            algorithm = dataclasses.replace(self.algorithm, memory=memory.in_seconds())
+            object.__setattr__(self, "algorithm", algorithm)
         self._check_privacy()
         self._check_sums()
         _ = self.setting  # raises if the algorithm needs a horizon

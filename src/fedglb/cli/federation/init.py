@@ -30,8 +30,8 @@ from fedglb.privacy.sensitivity import Neighbours
 
 #: Presets that need neither a horizon nor all samples in one place.
 PRESETS = (
-    "fedglb-auto", "fedglb-mix", "fedglb-ucb", "fedglb-private", "dislinucb", "n-ucb-glm",
-    "n-ons-glm",
+    "fedglb-personal", "fedglb-auto", "fedglb-mix", "fedglb-ucb", "fedglb-private", "dislinucb",
+    "n-ucb-glm", "n-ons-glm",
 )  # fmt: skip
 #: Choice rules that agents can play by: they keep no bank.
 RULES = tuple(name for name in CHOICES if name != "bank")
@@ -90,21 +90,23 @@ def init(
     algorithm: Annotated[
         str | None,
         _agreed(
-            f"{', '.join(PRESETS)}. fedglb-auto needs no tuning; fedglb-mix is proven.",
-            "fedglb-auto; with --epsilon or --updates fedglb-private",
+            f"{', '.join(PRESETS)}. The first two need no tuning; fedglb-mix is proven.",
+            "fedglb-personal; with --link probit fedglb-auto; with --epsilon or --updates "
+            "fedglb-private",
         ),
     ] = None,
     threshold: Annotated[
         float | None,
         _agreed(
             "D of the event trigger: smaller means more updates.",
-            "0.1 with fedglb-auto; required by the others",
+            "0.1 with fedglb-personal and fedglb-auto; required by the others",
         ),
     ] = None,
     clock: Annotated[
         str | None,
         _agreed(
-            f"What the event trigger counts: {', '.join(get_args(Clock))}.",
+            f"What the event trigger counts: {', '.join(get_args(Clock))}. Not for "
+            "fedglb-personal.",
             "own samples with fedglb-auto, else steps",
         ),
     ] = None,
@@ -113,19 +115,22 @@ def init(
         _agreed("Multiplies the radius of fedglb-ucb and older algorithms; 1 is proven.", "1.0"),
     ] = None,
     ridge: Annotated[
-        float | None, _agreed("λ.", "from the data with fedglb-auto, else 1.0")
+        float | None,
+        _agreed("λ. Not for fedglb-personal.", "from the data with fedglb-auto, else 1.0"),
     ] = None,
     delta: Annotated[
         float | None,
         _agreed(
-            "δ, the failure probability; with --epsilon, δ of the privacy. Not for fedglb-auto.",
+            "δ, the failure probability; with --epsilon, δ of the privacy. Not for fedglb-personal "
+            "and fedglb-auto.",
             "0.01; required with --epsilon",
         ),
     ] = None,
     solver: Annotated[
         str | None,
         _agreed(
-            f"{', '.join(SOLVERS)}.", "one exchange with fedglb-auto and fedglb-mix, else newton"
+            f"{', '.join(SOLVERS)}.",
+            "one exchange with fedglb-personal, fedglb-auto and fedglb-mix, else newton",
         ),
     ] = None,
     choice: Annotated[
@@ -133,22 +138,24 @@ def init(
         _agreed(
             f"How arms are chosen: {', '.join(RULES)}; some take a number, as in sigma:3 or "
             "epsilon-greedy:0.1. What is proven holds for ucb.",
-            "optimistic-thompson with fedglb-auto, bayes with fedglb-private, else ucb",
+            "optimistic-thompson with fedglb-personal and fedglb-auto, bayes with fedglb-private, "
+            "else ucb",
         ),
     ] = None,
     memory: Annotated[
         str | None,
         _agreed(
             "How long samples count, with a half-life or several as durations: forever, "
-            "half-life:7d or adaptive:30d,7d,1d, which needs one exchange.",
+            "half-life:7d or adaptive:30d,7d,1d, which needs one exchange; adaptive alone is "
+            "64d,16d,4d,1d.",
             "forever",
         ),
     ] = None,
     effects: Annotated[
         int | None,
         _agreed(
-            "Arms that can have an effect of their own with fedglb-auto; more share, 0: none. The "
-            "operator sees sums per arm.",
+            "Arms that can have an effect of their own with fedglb-personal and fedglb-auto; more "
+            "share, 0: none. The operator sees sums per arm.",
             "1024",
         ),
     ] = None,
@@ -211,7 +218,8 @@ def init(
         from fedglb.federation.operator import operator
         from fedglb.problem_table import ProblemTable
     scheduled = epsilon is not None or updates is not None or secure_sums
-    preset = algorithm or ("fedglb-private" if scheduled else "fedglb-auto")
+    usual = "fedglb-auto" if link == "probit" else "fedglb-personal"  # which needs a known s
+    preset = algorithm or ("fedglb-private" if scheduled else usual)
     names = [part.strip() for part in clients.split(",") if part.strip()]
     least = (5 if minimum is None else minimum) if secure_sums else None
     missing = []
@@ -277,8 +285,8 @@ def _memory(given: str) -> dict[str, Any]:
     name, _, value = given.partition(":")
     one_of("--memory", name, MEMORIES)
     lives = [seconds("--memory", each.strip()) for each in value.split(",") if each.strip()]
-    if (len(lives) > 0) != (name != "forever") or (name == "half-life" and len(lives) != 1):
-        allowed = "forever, half-life:7d (one duration) or adaptive:30d,7d,1d (some)"
+    if (name == "forever" and lives) or (name == "half-life" and len(lives) != 1):
+        allowed = "forever, half-life:7d (one duration), adaptive or adaptive:30d,7d,1d (some)"
         raise InvalidInput("--memory", given, allowed)
     if name == "half-life":
         return {"name": name, "half_life": lives[0]}
