@@ -40,7 +40,7 @@ from fedglb.protocol import Client
 from fedglb.typing import FloatArray
 
 _DIM, _ARMS = 10, 25
-_ALONE = {"name": "fedglb-auto", "threshold": 1.0}
+_ALONE = {"name": "fedglb-personal", "threshold": 1.0}
 _PRIVATE = {"name": "fedglb-private", "updates": 20, "first": 3.0, "growth": 1.1}
 _PRIVACY = {"epsilon": 8.0, "delta": 1e-6, "honest": 0.6}
 _MINIMUM = 3  # clients in a secure sum
@@ -60,7 +60,7 @@ _GUARD = ["sh", "-c", "read _; kill 0"]
 class DemoPlan(msgspec.Struct, frozen=True):
     """The parameters of a demonstration.
 
-    `private`: `fedglb_private` in place of `fedglb_auto`, with updates on a schedule of seconds,
+    `private`: `fedglb_private` in place of `fedglb_personal`, with updates on a schedule of seconds,
     noise, and secure sums if there are three shops or more.
     """
 

@@ -129,8 +129,8 @@ def init(
     solver: Annotated[
         str | None,
         _agreed(
-            f"{', '.join(SOLVERS)}.",
-            "one exchange with fedglb-personal, fedglb-auto and fedglb-mix, else newton",
+            f"{', '.join(SOLVERS)}. Not for fedglb-personal.",
+            "one exchange with fedglb-auto and fedglb-mix, else newton",
         ),
     ] = None,
     choice: Annotated[
