@@ -60,8 +60,8 @@ _GUARD = ["sh", "-c", "read _; kill 0"]
 class DemoPlan(msgspec.Struct, frozen=True):
     """The parameters of a demonstration.
 
-    `private`: `fedglb_private` in place of `fedglb_personal`, with updates on a schedule of seconds,
-    noise, and secure sums if there are three shops or more.
+    `private`: `fedglb_private` in place of `fedglb_personal`, with updates on a schedule of
+    seconds, noise, and secure sums if there are three shops or more.
     """
 
     clients: int = 5
