@@ -111,6 +111,8 @@ FORGETTING = {
     "half-life": fg.fedglb_auto(1.0, memory=fg.HalfLife(4.0)),
     "half-life, rounds": fg.fedglb_ucb(1.0, fg.LBFGS(), memory=fg.HalfLife(4.0)),
     "adaptive": fg.fedglb_auto(0.05, effects=0, memory=fg.Adaptive((8.0, 2.0))),
+    "adaptive, some effects": fg.fedglb_auto(0.05, memory=fg.Adaptive((8.0, 2.0))),
+    "personal, adaptive": fg.fedglb_personal(0.2, memory=fg.Adaptive((8.0, 2.0))),
     "adaptive, rounds": fg.fedglb_mix(
         0.2, solver=fg.OneExchange(1e-6), memory=fg.Adaptive((8.0, 2.0))
     ),
@@ -150,7 +152,11 @@ def test_restarting_before_every_message_changes_nothing(name):
         assert steady.coordinator.model.spread[:2].any()
     if name == "lbfgs, then newton":
         assert "gradient and Hessian rounds in one solve" in restarting.phases
-    if "effects" in name:
+    if name in ("adaptive, some effects", "personal, adaptive"):
+        assert steady.coordinator.filters.log_v.std() > 0.0
+        assert steady.coordinator.model.effects.size > 2
+        assert "covered.effects" in steady.coordinator.to_arrays()  # by which new ones are judged
+    elif "effects" in name:
         assert steady.coordinator.model.effects.size > 2
         assert (GATHERING, False) in restarting.phases
         # no room for more arms is stored, nor a client's sums of arms beyond an update
