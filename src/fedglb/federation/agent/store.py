@@ -59,7 +59,7 @@ Outcome = Literal["observed", "pending", "expired", "unseen", "absorbed", "unkno
 
 # Tables, columns and the names of facts are stored: changing one requires a new version, and then
 # `connect` refuses files of another version.
-_VERSION = 5
+_VERSION = 6
 # decisions: x has the arm's features and, where arms have effects, its name. A propensity and its
 # error are NULL where they are not a number. A row with no arms was absorbed. Decisions with an
 # idempotency key have a digest of it behind the first eight letters of their prefix. `room` is for
