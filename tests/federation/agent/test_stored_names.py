@@ -17,7 +17,7 @@ from tests.federation.helpers.nats_federation import eventually
 
 PROBLEM = fg.Problem(dim=3)
 AGREED = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=1)
-VERSION = 5
+VERSION = 6
 APPLICATION_ID = 0x6167656E
 DECISION = [
     "number", "prefix", "made", "t", "arms", "arm", "arm_id", "x", "score", "width", "propensity",
