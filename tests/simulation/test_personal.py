@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,6 +79,28 @@ def test_a_client_that_begins_to_learn_alone_is_no_reason_to_forget():
     engine.coordinator.finish_update = finished
     engine.run()
     assert alone >= {0, 1}
+
+
+@pytest.mark.parametrize("of", ["model", "an arm"])
+def test_sums_that_no_honest_client_sends_do_not_stop_updates(of):
+    """Its spread cannot be taken away: I − WT is singular, or 1/h is τ²."""
+    algorithm = fg.fedglb_personal(memory=fg.Adaptive())
+    engine = ReferenceEngine(algorithm, differing(PROBLEMS["logistic"], 12, steps=200), 200, 4)
+    engine.run()
+    coordinator, d = engine.coordinator, 3
+    one = np.ones(d + 1)
+    spread = np.array([0.5, 0.5, 1.0])
+    effects = None if of == "model" else np.array([7.0, 2.0, 0.0, *one[:d]])
+    sums = replace(coordinator.covered[0], hessian=2.0 * np.eye(d), effects=effects)
+    coordinator.base = replace(coordinator.base, spread=spread)
+    coordinator.covered[0] = replace(sums, spread=np.zeros(6))
+    before = coordinator.filters
+    engine._deliver(coordinator.begin(201))
+    assert not np.isinf(before.now)
+    assert np.isinf(coordinator.filters.now)  # they begin anew
+    engine._deliver(coordinator.begin(202))
+    assert np.isfinite(coordinator.filters.P).all()
+    assert not np.isinf(coordinator.filters.now)
 
 
 def test_where_clients_are_alike_the_model_is_the_shared_one():

@@ -434,10 +434,25 @@ class Coordinator:
         return self.t if self.now is None else self.now
 
     def _remembering(self, update: Update) -> SharedModel:
-        """Return an update's model, with the memory in force from now on if it is chosen here."""
-        model = update.model()
-        if self.filters is None:
+        """Return an update's model, with the memory in force from now on if it is chosen here.
+
+        Sums of a client that lies can leave no finite result: then the filters begin anew.
+        """
+        model, memory = update.model(), self.algorithm.memory
+        if self.filters is None or not isinstance(memory, Adaptive):
             return model
+        try:
+            with np.errstate(all="ignore"):
+                self.filters = self._judged(update, self.filters)
+            finite = all(np.isfinite(getattr(self.filters, n)).all() for n in ("P", "w", "log_v"))
+        except np.linalg.LinAlgError:
+            finite = False
+        if not finite:
+            self.filters = Filters.begin(memory, self.setting.problem.dim)
+        return dataclasses.replace(model, memory=self.filters.in_force)
+
+    def _judged(self, update: Update, filters: Filters) -> Filters:
+        """Return the filters after an update."""
         assert update.solve is not None
         objective = update.solve.objective
         theta, setting, arms = objective.start, objective.setting, None
@@ -457,8 +472,7 @@ class Coordinator:
         if self.algorithm.local_update.personal:
             spread = covariance(self.base, theta.size), covariance(self.model, theta.size)
         batch = NewSums(S, S @ theta - q, theta, new, before, spread, len(update.participants))
-        self.filters = self.filters.after(batch, setting, float(update.now))
-        return dataclasses.replace(model, memory=self.filters.in_force)
+        return filters.after(batch, setting, float(update.now))
 
     def _earlier(self, update: Update) -> tuple[int, list[Losses] | None]:
         """Return the number of new samples, and the losses of the others.
