@@ -126,6 +126,12 @@ def test_the_memory_in_force(tmp_path, given, lines):
     assert [line for line in shown.splitlines() if "Memory" in line] == lines
 
 
+def test_half_lives_fall(tmp_path):
+    out = federation("init", tmp_path / "new", *INIT, "--memory", "adaptive:1d,7d")
+    assert out.returncode == 2
+    assert "--memory = 'adaptive:1d,7d': expected durations that fall" in out.stderr
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_every_choice_rule_that_is_offered_can_be_had(tmp_path, rule):
     given = rule + ":0.2" * (rule == "epsilon-greedy")

@@ -288,6 +288,8 @@ def _memory(given: str) -> dict[str, Any]:
     if (name == "forever" and lives) or (name == "half-life" and len(lives) != 1):
         allowed = "forever, half-life:7d (one duration), adaptive or adaptive:30d,7d,1d (some)"
         raise InvalidInput("--memory", given, allowed)
+    if lives != sorted(set(lives), reverse=True):
+        raise InvalidInput("--memory", given, "durations that fall, as in adaptive:30d,7d,1d")
     if name == "half-life":
         return {"name": name, "half_life": lives[0]}
     return {"name": name, "half_lives": lives} if lives else {"name": name}
