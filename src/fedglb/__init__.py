@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         one_ofuglb,
         one_ucb_glm,
     )
+    from fedglb.algorithms.strategy import Payload, Strategy, World
     from fedglb.environments import (
         Block,
         Classification,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
         Grouped,
         Heterogeneous,
         Jump,
+        Network,
+        Networked,
         Outliers,
         Partial,
         Recorded,
@@ -100,17 +103,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Adaptive", "Agent", "AgentClient", "Algorithm",
-    "AsyncAgentClient", "Bank", "Bayes", "Block", "Category", "Choice", "Classification",
-    "Client", "ClientPolicy", "Clustered", "Confidence", "Coordinator", "DataUnavailable",
-    "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment",
-    "Features", "Fixed", "Forever", "GaussianMechanism", "GlobalUpdate", "Greedy", "Grouped",
-    "HalfLife", "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Jump", "Link",
-    "LocalUpdate", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton", "Number",
-    "OneExchange", "OnePassRadius", "OptimisticThompson", "Outliers", "Partial", "Poisson",
-    "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
-    "SweepFailed", "SweepResult", "Synthetic", "Table", "Tags", "Thompson", "Trigger", "Ucb",
-    "UniformPolicy", "async_linucb", "clustered", "compare", "dislinucb", "evaluate",
-    "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal", "fedglb_private",
+    "AsyncAgentClient", "Bank", "Bayes", "Block", "Category", "Choice", "Classification", "Client",
+    "ClientPolicy", "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed",
+    "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "Features",
+    "Fixed", "Forever", "GaussianMechanism", "GlobalUpdate", "Greedy", "Grouped", "HalfLife",
+    "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Jump", "Link", "LocalUpdate",
+    "Logged", "Logistic", "Mixture", "ModelPolicy", "Network", "Networked", "Newton", "Number",
+    "OneExchange", "OnePassRadius", "OptimisticThompson", "Outliers", "Partial", "Payload",
+    "Poisson", "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
+    "Strategy", "SweepFailed", "SweepResult", "Synthetic", "Table", "Tags", "Thompson", "Trigger",
+    "Ucb", "UniformPolicy", "World", "async_linucb", "clustered", "compare", "dislinucb",
+    "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal", "fedglb_private",
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run",
     "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
     "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
@@ -124,9 +127,10 @@ _NAMES = {
         "fedglb_personal fedglb_private fedglb_ucb fedglb_ucb_1 fedglb_ucb_2 fedglb_ucb_3 "
         "fedlinucb n_ecolog n_ofuglb n_ons_glm n_ucb_glm one_ecolog one_ofuglb one_ucb_glm"
     ),
+    "fedglb.algorithms.strategy": "Payload Strategy World",
     "fedglb.environments": (
         "Block Classification Clustered clustered Delayed Drifting Environment Grouped "
-        "Heterogeneous Jump Outliers Partial Recorded Synthetic"
+        "Heterogeneous Jump Network Networked Outliers Partial Recorded Synthetic"
     ),
     "fedglb.environments.datasets": "DataUnavailable load_table Table",
     "fedglb.errors": "InvalidInput",

@@ -42,7 +42,7 @@ from fedglb.parts.confidence import Confidence, Fixed, Iterate
 from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton
 from fedglb.problem import Problem
 from fedglb.simulation import simulate
-from fedglb.simulation.engine import Progress
+from fedglb.simulation.stepwise import Progress
 from fedglb.studies.run.fixed_models import fixed_models
 from fedglb.typing import FloatArray
 

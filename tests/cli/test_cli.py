@@ -65,7 +65,7 @@ def test_json_is_the_simulation_that_the_keys_ask_for():
         out = fedglb("run", name, *keys.split(", "), "link=poisson", "noise=1", "--json", *SMALL)
         assert out.returncode == 0, out.stderr
         answer, expected = json.loads(out.stdout), fg.simulate(algorithm, env, 12, seed=5)
-        for key in ("regret", "reward", "syncs", "rounds", "transfers", "scalars"):
+        for key in ("regret", "reward", "syncs", "rounds", "transfers", "scalars", "bits"):
             assert answer[key] == getattr(expected, key), (name, keys)
         assert answer["exploration"] == algorithm.exploration
         assert answer["theta"] == (None if expected.theta is None else expected.theta.tolist())

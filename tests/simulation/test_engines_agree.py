@@ -201,7 +201,7 @@ def agree(reference, compiled):
     for name in ("trace", "updates", "ledger"):
         assert getattr(one, name).equals(getattr(two, name)), name
     assert (one.regret, one.reward) == (two.regret, two.reward)
-    for name in ("syncs", "rounds", "transfers", "scalars", "caveats"):
+    for name in ("syncs", "rounds", "transfers", "scalars", "bits", "caveats"):
         assert getattr(one, name) == getattr(two, name)
     assert_array_equal(one.theta, two.theta)
     assert {**one.parameters, "engine": "compiled"} == two.parameters

@@ -99,7 +99,7 @@ def test_columns_of_the_tables():
 
 def test_the_trace_is_cumulative_and_ends_at_the_totals():
     run = fg.simulate(fg.fedglb_ucb(0.5, fg.Newton()), ENV, 40, seed=1)
-    columns = ["t", "regret", "reward", "syncs", "rounds", "transfers", "scalars"]
+    columns = ["t", "regret", "reward", "syncs", "rounds", "transfers", "scalars", "bits"]
     assert run.trace.columns == columns
     assert run.trace["t"].to_list() == list(range(1, 41))
     for name in columns:

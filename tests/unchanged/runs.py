@@ -231,10 +231,11 @@ def digests(run: fg.Run, clients: dict[int, fg.Client]) -> dict[str, str]:
     """Digest what a run gives; the words of its caveats and its parts' names left out.
 
     The kinds of messages in the ledger are left out, too: names.json has them; and λ of each
-    update, which is no result of these runs.
+    update, which is no result of these runs; and bits, which follow from the scalars.
     """
     values = [
-        run.choices, run.ledger.drop("message"), run.trace, run.updates.drop("ridge"),
+        run.choices, run.ledger.drop("message", "bits"), run.trace.drop("bits"),
+        run.updates.drop("ridge"),
         run.syncs, run.rounds, run.transfers, run.scalars,
         run.regret, run.reward, run.theta,
     ]  # fmt: skip
@@ -269,5 +270,5 @@ def swept(folder: Path) -> fg.SweepResult:
 
 def sweep_digests(result: fg.SweepResult, columns: Sequence[str]) -> dict[str, str]:
     """Digest the two tables; they have no times. Of the runs only these columns, but no caveats."""
-    tables = [result.runs.select(columns).drop("caveats"), result.traces]
+    tables = [result.runs.select(columns).drop("caveats"), result.traces.drop("bits")]
     return {"discrete": digest(tables, floats=False), "bits": digest(tables)}

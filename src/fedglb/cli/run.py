@@ -237,6 +237,7 @@ def _show(result: Run) -> None:
         ("rounds", f"{result.rounds:,}"),
         ("transfers", f"{result.transfers:,}"),
         ("scalars", f"{result.scalars:,}"),
+        ("bits", f"{result.bits:,}"),
         ("exploration", f"{p['exploration']:g}"),
         ("radius", p["confidence"]),
         ("choice", p["choice"]),

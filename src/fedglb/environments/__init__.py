@@ -8,6 +8,8 @@ from fedglb.environments.drifting import Drifting
 from fedglb.environments.grouped import Grouped
 from fedglb.environments.heterogeneous import Heterogeneous
 from fedglb.environments.jump import Jump
+from fedglb.environments.network import Network
+from fedglb.environments.networked import Networked
 from fedglb.environments.outliers import Outliers
 from fedglb.environments.partial import Partial
 from fedglb.environments.recorded import Recorded
@@ -15,5 +17,6 @@ from fedglb.environments.synthetic import Synthetic
 
 __all__ = [
     "Block", "Classification", "Clustered", "Delayed", "Drifting", "Environment", "Grouped",
-    "Heterogeneous", "Jump", "Outliers", "Partial", "Recorded", "Synthetic", "clustered",
+    "Heterogeneous", "Jump", "Network", "Networked", "Outliers", "Partial", "Recorded",
+    "Synthetic", "clustered",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from fedglb.environments.network import Network
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, integer, shaped, within
 from fedglb.kernels.draw import longest_arm
 from fedglb.problem import Problem
@@ -24,7 +25,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 #: The purposes of random numbers; a new one comes last, because their order makes the streams.
 Role: TypeAlias = Literal[
     "parameter", "arms", "noise", "clients", "drift", "delays", "participation", "groups",
-    "outliers",
+    "outliers", "network",
 ]  # fmt: skip
 
 
@@ -198,6 +199,11 @@ class Environment(ABC):
     def longest_delay(self) -> int:
         """The maximum delay of a reward in steps; 0: no delays."""
         return 0
+
+    @property
+    def network(self) -> Network | None:
+        """The network between clients and coordinator; None: messages arrive at once."""
+        return None
 
     @property
     def randomised(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedglb.environments.base import Block, Environment, in_range
+from fedglb.environments.network import Network
 from fedglb.errors import InvalidInput, instance
 from fedglb.links import Link
 from fedglb.problem import Problem
@@ -58,6 +59,11 @@ class Changed(Environment):
     def longest_delay(self) -> int:
         """The maximum delay of a reward in steps."""
         return self.env.longest_delay
+
+    @property
+    def network(self) -> Network | None:
+        """The network between clients and coordinator."""
+        return self.env.network
 
     @property
     def draws(self) -> bool:

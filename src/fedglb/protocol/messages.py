@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 ClientId: TypeAlias = int | str
+#: The bits of a number in the package's messages: doubles, and whole numbers of 64 bits.
+BITS = 64
 
 
 @dataclass(frozen=True)
@@ -212,13 +214,15 @@ class Entry:
     messages: int = 0
     transfers: int = 0
     scalars: int = 0
+    bits: int = 0
 
 
 @dataclass
 class Ledger:
-    """Messages, transfers and scalars, by the name of the message and its direction.
+    """Messages, transfers, scalars and bits, by the name of the message and its direction.
 
-    A transfer is a message that carries numbers (the paper's C_T counts these).
+    A transfer is a message that carries numbers (the paper's C_T counts these). Bits are those of
+    the numbers: `BITS` each in the package's own messages.
     """
 
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
@@ -226,10 +230,18 @@ class Ledger:
     def count(self, message: Message, times: int = 1, more: int = 0) -> None:
         """Count a message, or `times` messages of its kind and size, or with `more` numbers."""
         direction, scalars = "up" if message.upward else "down", message.scalars()
-        entry = self.entries.setdefault((message.name, direction), Entry())
-        entry.messages += times
-        entry.transfers += times if scalars > 0 else 0
-        entry.scalars += times * scalars + more
+        total = times * scalars + more
+        self.add(message.name, direction, times, times if scalars > 0 else 0, total, BITS * total)
+
+    def add(
+        self, name: str, direction: str, messages: int, transfers: int, scalars: int, bits: int
+    ) -> None:
+        """Add to the totals of one kind of message."""
+        entry = self.entries.setdefault((name, direction), Entry())
+        entry.messages += messages
+        entry.transfers += transfers
+        entry.scalars += scalars
+        entry.bits += bits
 
     @property
     def messages(self) -> int:
@@ -246,16 +258,22 @@ class Ledger:
         """Numbers carried."""
         return sum(e.scalars for e in self.entries.values())
 
+    @property
+    def bits(self) -> int:
+        """Bits of these numbers."""
+        return sum(e.bits for e in self.entries.values())
+
     def frame(self) -> pl.DataFrame:
-        """Return one row per message type: message, direction, messages, transfers, scalars."""
+        """Return one row per message type: message, direction, messages, transfers, scalars, bits.
+
+        Without messages, no rows.
+        """
         import polars as pl
 
         rows = [
-            (kind, direction, e.messages, e.transfers, e.scalars)
+            (kind, direction, *dataclasses.astuple(e))
             for (kind, direction), e in self.entries.items()
         ]
-        schema = {
-            "message": pl.String, "direction": pl.String,
-            "messages": pl.Int64, "transfers": pl.Int64, "scalars": pl.Int64,
-        }  # fmt: skip
+        names = [column.name for column in dataclasses.fields(Entry)]
+        schema = {"message": pl.String, "direction": pl.String, **dict.fromkeys(names, pl.Int64)}
         return pl.DataFrame(rows, schema=schema, orient="row")

@@ -237,7 +237,10 @@ class CompiledEngine(Engine):
     def _count(self, last: int) -> None:
         """Record the communication of the steps up to `last`."""
         first, self._counted = self._counted + 1, max(self._counted, last)
-        self.recorder.counted(first, last, self.coordinator)
+        coordinator = self.coordinator
+        self.recorder.counted(
+            first, last, coordinator.syncs, coordinator.rounds, coordinator.ledger
+        )
 
     # -- global updates ------------------------------------------------------------------------
 
@@ -363,7 +366,7 @@ class CompiledEngine(Engine):
         holder = self.holder(record)
         if (held := self._models[holder]) is not model:
             choosing = Choosing.after(self.algorithm, self.setting, held, self.seed)
-        self.recorder.updated(record, choosing, self._state(holder))
+        self.recorder.describe(self.recorder.updated(record), choosing, self._state(holder))
 
     def _adopt_together(self, model: SharedModel) -> None:
         """Let client 0 adopt the model, and copy its state to all others.

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.kernels.linalg import solve
 from fedglb.privacy import PrivacyStatement, SimulatedNoise, state
 from fedglb.protocol import Client, Coordinator
-from fedglb.protocol.messages import Entry, Ledger
+from fedglb.protocol.messages import BITS, Entry, Ledger
 from fedglb.protocol.update import UpdateRecord
 from fedglb.simulation.results import Recorder, Run
 from fedglb.typing import FloatArray
 
 _PARTS = ("local_update", "global_update", "confidence", "choice")
-#: Called with the number of steps done.
-Progress: TypeAlias = Callable[[int], None]
 
 
 class Engine(ABC):
@@ -56,27 +53,11 @@ class Engine(ABC):
 
     def result(self) -> Run:
         """Return the result of the run."""
-        regret, reward, _ = self.recorder.log.totals
         centralised = self.algorithm.centralised
         ledger = self._count_centralised() if centralised else self.coordinator.ledger
-        syncs, rounds, transfers, scalars = self.recorder.counts[:, -1].tolist()
-        return Run(
-            regret=float(regret),
-            reward=float(reward),
-            syncs=syncs,
-            rounds=rounds,
-            transfers=transfers,
-            scalars=scalars,
-            trace=self.recorder.trace(),
-            updates=self.recorder.update_frame(),
-            choices=self.recorder.log.choices,
-            ledger=ledger.frame(),
-            theta=self._theta(),
-            parameters=self._parameters(),
-            caveats=self.algorithm.caveats(self.env.problem),
-            drawn=self.recorder.drawn,
-            regrets=self.recorder.regrets,
-            privacy=self._privacy(),
+        caveats = self.algorithm.caveats(self.env.problem)
+        return self.recorder.result(
+            ledger, self._theta(), self._parameters(), caveats, self._privacy()
         )
 
     def _count_centralised(self) -> Ledger:
@@ -86,9 +67,11 @@ class Engine(ABC):
         """
         interactions, d = self.recorder.log.interactions, self.env.problem.dim
         transfers = self.env.clients * interactions
-        self.recorder.counts[:] = interactions, interactions, transfers, d * transfers
-        total = int(transfers[-1])
-        return Ledger({("Centralised", "down"): Entry(total, total, d * total)} if total else {})
+        scalars = d * transfers
+        self.recorder.counts[:] = interactions, interactions, transfers, scalars, BITS * scalars
+        total, numbers = int(transfers[-1]), int(scalars[-1])
+        entry = Entry(total, total, numbers, BITS * numbers)
+        return Ledger({("Centralised", "down"): entry} if total else {})
 
     def _privacy(self) -> PrivacyStatement | None:
         privacy, plan = self.algorithm.privacy, self.setting.noise
@@ -98,7 +81,7 @@ class Engine(ABC):
         return state(privacy, plan, self.coordinator.syncs, simulated=True, learns=learns)
 
     def _parameters(self) -> dict[str, Any]:
-        algorithm, problem = self.algorithm, self.env.problem
+        algorithm = self.algorithm
         # Runs are the same up to their first tie: if this seed draws nothing, none does.
         drew = len(self.recorder.drawn) > 0
         return {
@@ -108,16 +91,24 @@ class Engine(ABC):
             "exploration": algorithm.exploration,
             "ridge": algorithm.ridge if algorithm.ridge_rule is None else repr(algorithm.ridge),
             "delta": algorithm.delta,
-            "environment": self.env.described(),
-            "link": problem.link.name,
-            "dim": problem.dim,
-            "radius": problem.S,
-            "noise": None if math.isnan(problem.R) else problem.R,
-            "curvature": problem.c_mu,
-            "clients": self.env.clients,
-            "arms": self.env.arms,
-            "horizon": self.horizon,
-            "seed": self.seed,
+            **described_run(self.env, self.horizon, self.seed),
             "randomised": self.env.randomised or algorithm.randomised or drew,
             "engine": self.name,
         }
+
+
+def described_run(env: Environment, horizon: int, seed: int) -> dict[str, Any]:
+    """Return the parameters of a run that are not the algorithm's."""
+    problem = env.problem
+    return {
+        "environment": env.described(),
+        "link": problem.link.name,
+        "dim": problem.dim,
+        "radius": problem.S,
+        "noise": None if math.isnan(problem.R) else problem.R,
+        "curvature": problem.c_mu,
+        "clients": env.clients,
+        "arms": env.arms,
+        "horizon": horizon,
+        "seed": seed,
+    }

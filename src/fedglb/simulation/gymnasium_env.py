@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput, integer
-from fedglb.simulation.reference import reward_of
+from fedglb.simulation.stepwise import reward_of
 from fedglb.typing import FloatArray
 
 Turn: TypeAlias = tuple[Block, int, int]  # an interaction: its block, step in the block, client

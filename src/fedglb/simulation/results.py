@@ -13,8 +13,8 @@ import polars as pl
 from fedglb.errors import InvalidInput, one_of
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy import PrivacyStatement
-from fedglb.protocol import Coordinator
-from fedglb.protocol.learner import Choosing, Chosen
+from fedglb.protocol.learner import Choosing
+from fedglb.protocol.messages import Ledger
 from fedglb.protocol.update import UpdateRecord
 from fedglb.simulation.play import Log
 from fedglb.typing import FloatArray, IntArray
@@ -27,15 +27,16 @@ TableName: TypeAlias = Literal["trace", "updates", "ledger", "interactions"]
 
 _TRACE = {
     "t": pl.Int64, "regret": pl.Float64, "reward": pl.Float64, "syncs": pl.Int64,
-    "rounds": pl.Int64, "transfers": pl.Int64, "scalars": pl.Int64,
+    "rounds": pl.Int64, "transfers": pl.Int64, "scalars": pl.Int64, "bits": pl.Int64,
 }  # fmt: skip
 _UPDATES = {
     "t": pl.Int64, "client": pl.Int64, "n": pl.Int64, "rounds": pl.Int64,
     "gradient_norm": pl.Float64, "gap": pl.Float64, "projected": pl.Boolean,
     "alpha": pl.Float64, "theta_star_inside": pl.Boolean, "ridge": pl.Float64,
+    "seconds": pl.Float64, "seconds_to_all": pl.Float64,
 }  # fmt: skip
 #: Attributes of a run that are totals at the horizon.
-TOTALS = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
+TOTALS = ("regret", "reward", "syncs", "rounds", "transfers", "scalars", "bits")
 #: Columns in which a value can be missing, and pandas' types for them, with `pd.NA`.
 _NULLABLE = {"client": "Int64", "theta_star_inside": "boolean"}
 
@@ -59,16 +60,20 @@ class Run:
         C_T: number of messages that carry numbers.
     scalars
         Number of scalars in these messages.
+    bits
+        Number of bits of these scalars: 64 each in the package's own messages.
     trace
         One row per step, T rows, with the totals so far: t, regret, reward, syncs,
-        rounds, transfers, scalars.
+        rounds, transfers, scalars, bits.
     updates
         One row per global update (none for One-UCB-GLM): the step t; the requesting client,
         counted from 0, or null on a schedule; n, the number of samples; rounds; of
         the fitted model gradient_norm, gap (the certified distance from the minimum) and
         projected (whether it was moved into the ball); right after the update alpha, the
         radius, and theta_star_inside, whether the confidence ellipsoid contains θ* (null where
-        θ* is not known); and ridge, the λ in force.
+        θ* is not known); and ridge, the λ in force. Over a network (`fg.Network`): seconds from
+        the request until the coordinator has the model, and seconds_to_all, until the last client
+        that gets it has it (null if that is after the last step).
     choices
         The index of the arm that each client chose in each step, shape (T, N); −1 where a
         client did not act.
@@ -80,7 +85,7 @@ class Run:
         chosen; 0 where a client did not act.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
-        scalars.
+        scalars, bits.
     theta
         The last shared model, shape (d,); or None.
     parameters
@@ -113,6 +118,7 @@ class Run:
     rounds: int
     transfers: int
     scalars: int
+    bits: int
     trace: pl.DataFrame = field(repr=False)
     updates: pl.DataFrame = field(repr=False)
     choices: IntArray = field(repr=False)
@@ -226,7 +232,7 @@ class Run:
         >>> import fedglb as fg
         >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
         >>> fg.simulate(fg.n_ons_glm(), env, horizon=20).to_pandas().shape
-        (20, 7)
+        (20, 8)
         """
         return as_pandas(self.table(name), _NULLABLE)
 
@@ -302,19 +308,21 @@ class Recorder:
             last_drawn=np.zeros(1, dtype=np.int64),
             propensities=np.zeros((horizon, clients, 2)),
         )
-        # syncs, rounds, transfers and scalars up to the end of each step
-        self.counts = np.zeros((4, horizon), dtype=np.int64)
-        self.updates: list[tuple[Any, ...]] = []  # one row per global update
+        # syncs, rounds, transfers, scalars and bits up to the end of each step
+        self.counts = np.zeros((5, horizon), dtype=np.int64)
+        self.updates: list[dict[str, Any]] = []  # one row per global update
         self.regrets = np.zeros((horizon, clients))  # of each choice
         self.parameter = parameter
 
-    def played(self, t: int, client: int, chosen: Chosen, regret: float, reward: float) -> None:
-        """Record one interaction."""
-        self.log.choices[t - 1, client] = chosen.arm
-        if chosen.propensity != 1.0:
-            made = (chosen.propensity, chosen.propensity_error)
-            self.log.propensities[t - 1, client] = made
+    def chose(self, t: int, client: int, arm: int, propensity: float, error: float) -> None:
+        """Record a choice."""
+        self.log.choices[t - 1, client] = arm
+        if propensity != 1.0:
+            self.log.propensities[t - 1, client] = propensity, error
             self.log.last_drawn[0] = t
+
+    def rewarded(self, t: int, client: int, regret: float, reward: float) -> None:
+        """Record what a choice brought."""
         self.log.totals[:] += (regret, reward, 1.0)
         self.regrets[t - 1, client] = regret
 
@@ -329,18 +337,19 @@ class Recorder:
         taken = np.take_along_axis(means, np.maximum(chosen, 0)[..., None], axis=2)[..., 0]
         np.subtract(means.max(axis=2), taken, out=self.regrets[steps], where=chosen >= 0)
 
-    def updated(self, record: UpdateRecord, choosing: Choosing, state: LocalState) -> None:
-        """Record one global update; the state is of any client with the new model."""
-        alpha, inside = choosing.alpha(state), None
+    def updated(self, record: UpdateRecord) -> dict[str, Any]:
+        """Record one global update; return its row, to be completed by `describe`."""
+        row = {**vars(record), "n": record.samples}
+        self.updates.append(row)
+        return row
+
+    def describe(self, row: dict[str, Any], choosing: Choosing, state: LocalState) -> None:
+        """Add to an update's row what follows from the state of a client with the new model."""
+        row["alpha"], row["ridge"] = choosing.alpha(state), choosing.setting.ridge
         if self.parameter is not None:
-            confidence = choosing.algorithm.confidence
+            confidence, alpha = choosing.algorithm.confidence, row["alpha"]
             inside = confidence.contains(choosing.setting, state, alpha, self.parameter)
-        self.updates.append(
-            (
-                record.t, record.client, record.samples, record.rounds, record.gradient_norm,
-                record.gap, record.projected, alpha, inside, choosing.setting.ridge,
-            )
-        )  # fmt: skip
+            row["theta_star_inside"] = inside
 
     def stepped(self, t: int) -> None:
         """Record the totals of regret and reward at the end of step t."""
@@ -349,10 +358,9 @@ class Recorder:
         self.log.reward[t - 1] = reward
         self.log.interactions[t - 1] = interactions
 
-    def counted(self, first: int, last: int, coordinator: Coordinator) -> None:
+    def counted(self, first: int, last: int, syncs: int, rounds: int, ledger: Ledger) -> None:
         """Record the totals of communication at the end of the steps `first` … `last`."""
-        ledger = coordinator.ledger
-        totals = (coordinator.syncs, coordinator.rounds, ledger.transfers, ledger.scalars)
+        totals = (syncs, rounds, ledger.transfers, ledger.scalars, ledger.bits)
         self.counts[:, first - 1 : last] = np.array(totals)[:, None]
 
     @property
@@ -368,6 +376,32 @@ class Recorder:
             [t, self.log.regret, self.log.reward, *self.counts], schema=_TRACE, orient="col"
         )
 
+    def result(
+        self,
+        ledger: Ledger,
+        theta: FloatArray | None,
+        parameters: dict[str, Any],
+        caveats: tuple[str, ...],
+        privacy: PrivacyStatement | None = None,
+    ) -> Run:
+        """Return the run."""
+        regret, reward, _ = self.log.totals.tolist()
+        totals = dict(zip(TOTALS, (regret, reward, *self.counts[:, -1].tolist()), strict=True))
+        return Run(
+            **totals,
+            trace=self.trace(),
+            updates=self.update_frame(),
+            choices=self.log.choices,
+            ledger=ledger.frame(),
+            theta=theta,
+            parameters=parameters,
+            caveats=caveats,
+            drawn=self.drawn,
+            regrets=self.regrets,
+            privacy=privacy,
+        )
+
     def update_frame(self) -> pl.DataFrame:
         """Return one row per global update."""
-        return pl.DataFrame(self.updates, schema=_UPDATES, orient="row")
+        rows = [[row.get(name) for name in _UPDATES] for row in self.updates]
+        return pl.DataFrame(rows, schema=_UPDATES, orient="row")

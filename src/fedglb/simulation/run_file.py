@@ -26,7 +26,7 @@ from fedglb.provenance import software
 from fedglb.simulation.results import TOTALS, Run
 
 #: The version of these files. A file of another version is refused: run the simulation again.
-FORMAT = 1
+FORMAT = 2
 FACTS = "run.json"
 TABLES = ("trace", "updates", "ledger")
 ARRAYS = ("choices", "regrets", "drawn", "theta")

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from operator import methodcaller
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from fedglb.algorithms import Algorithm
-from fedglb.environments import Environment
+from fedglb.algorithms.strategy import Strategy
+from fedglb.environments import Environment, Network, Networked
 from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.kernels.threads import each
 from fedglb.simulation.bar import steps_bar
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
-from fedglb.simulation.engine import Progress
 from fedglb.simulation.reference import Observer, ReferenceEngine
 from fedglb.simulation.results import Run
+from fedglb.simulation.stepwise import Progress
+from fedglb.simulation.strategic import StrategyEngine
 
 EngineName: TypeAlias = Literal["compiled", "reference"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
+_ENV = "fg.Synthetic(problem, clients=200, arms=25)"
 
 
 def simulate(
-    algorithm: Algorithm,
+    algorithm: Algorithm | Strategy,
     env: Environment,
     horizon: int | None = None,
     seed: int = 0,
     engine: EngineName = "compiled",
     *,
+    network: Network | None = None,
     observer: Observer | None = None,
     progress: Progress | bool | None = None,
 ) -> Run:
@@ -35,7 +40,7 @@ def simulate(
     Parameters
     ----------
     algorithm
-        The algorithm, e.g. `fg.fedglb_ucb(threshold=10.0)`.
+        The algorithm, e.g. `fg.fedglb_ucb(threshold=10.0)`; or an `fg.Strategy`.
     env
         The environment.
     horizon
@@ -45,7 +50,11 @@ def simulate(
         the same ones.
     engine
         "compiled" plays blocks of interactions in compiled code, "reference" delivers each
-        message of the protocol. They give the same results, to the bit.
+        message of the protocol. They give the same results, to the bit. A strategy, and any
+        algorithm over a network, has its messages delivered in either case.
+    network
+        The network that loses and delays messages; None: they arrive at once. The same as
+        `fg.Networked(env, network)`.
     observer
         Called as observer(t, i, client) before client i chooses in step t; only with
         engine="reference".
@@ -75,27 +84,50 @@ def simulate(
     >>> run.trace.height, run.choices.shape
     (20, (20, 5))
     """
-    instance("algorithm", algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
-    instance("env", env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
+    instance("env", env, Environment, _ENV)
     one_of("engine", engine, ENGINES)
+    if network is not None:
+        env = Networked(env, network)
+    if observer is not None and (engine == "compiled" or not isinstance(algorithm, Algorithm)):
+        allowed = 'no observer, or an fg.Algorithm with engine="reference"'
+        raise InvalidInput("observer", observer, allowed)
     if engine == "compiled":
-        if observer is not None:
-            raise InvalidInput("engine", engine, 'engine="reference", or no observer')
         return compare([algorithm], env, horizon, seed, progress=progress)[0]
+    _check("algorithm", algorithm)
     steps = known_horizon(env, horizon)
     seed = integer("seed", seed, at_least=0)
-    run = ReferenceEngine(algorithm, env, steps, seed, observer)
+    run = stepwise(algorithm, env, steps, seed, observer)
     with steps_bar(progress, algorithm.name, steps) as tell:
         run.run(tell)
     return run.result()
 
 
+def _check(argument: str, algorithm: object) -> None:
+    if not isinstance(algorithm, Algorithm | Strategy):
+        allowed = "an Algorithm, e.g. fg.fedglb_ucb(threshold=10.0), or an fg.Strategy"
+        raise InvalidInput(argument, algorithm, allowed)
+
+
+def stepwise(
+    algorithm: Algorithm | Strategy,
+    env: Environment,
+    horizon: int,
+    seed: int,
+    observer: Observer | None = None,
+) -> ReferenceEngine | StrategyEngine:
+    """Return the engine that delivers each message."""
+    if isinstance(algorithm, Strategy):
+        return StrategyEngine(algorithm, env, horizon, seed)
+    return ReferenceEngine(algorithm, env, horizon, seed, observer)
+
+
 def compare(
-    algorithms: Iterable[Algorithm],
+    algorithms: Iterable[Algorithm | Strategy],
     env: Environment,
     horizon: int | None = None,
     seed: int = 0,
     *,
+    network: Network | None = None,
     progress: Progress | bool | None = None,
 ) -> list[Run]:
     """Run several algorithms on the same arms and noise, which are drawn only once.
@@ -107,13 +139,16 @@ def compare(
     Parameters
     ----------
     algorithms
-        The algorithms, e.g. `[fg.fedglb_ucb(threshold=d) for d in (1.0, 10.0)]`.
+        The algorithms, e.g. `[fg.fedglb_ucb(threshold=d) for d in (1.0, 10.0)]`, strategies
+        among them.
     env
         The environment.
     horizon
         T, the number of steps; None: all steps of a recorded environment.
     seed
         Seed of the true parameter, the arms and the noise.
+    network
+        The network that loses and delays messages; None: they arrive at once.
     progress
         Called with the number of steps that all algorithms have done so far, from time to time.
         True: draw a bar, in a notebook or on a terminal.
@@ -137,20 +172,37 @@ def compare(
     >>> [run.syncs for run in fg.compare(algorithms, env, horizon=20, seed=1)]
     [14, 5, 1]
     """
-    if isinstance(algorithms, Algorithm):
+    if isinstance(algorithms, Algorithm | Strategy):
         raise InvalidInput("algorithms", algorithms, "a list of algorithms, e.g. [algorithm]")
     every = list(algorithms)
     for k, algorithm in enumerate(every):
-        instance(f"algorithms[{k}]", algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
-    instance("env", env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
+        _check(f"algorithms[{k}]", algorithm)
+    instance("env", env, Environment, _ENV)
+    if network is not None:
+        env = Networked(env, network)
     steps = known_horizon(env, horizon)
     seed = integer("seed", seed, at_least=0)
-    engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in every]
+    engines: list[CompiledEngine | ReferenceEngine | StrategyEngine] = [
+        CompiledEngine(algorithm, env, steps, seed)
+        if isinstance(algorithm, Algorithm) and env.network is None
+        else stepwise(algorithm, env, steps, seed)
+        for algorithm in every
+    ]
+    together = [engine for engine in engines if isinstance(engine, CompiledEngine)]
+    alone = [engine for engine in engines if not isinstance(engine, CompiledEngine)]
+    parts = len(alone) + bool(together)  # played one after the other
     title = every[0].name if len(every) == 1 else f"{len(every)} algorithms"
     with steps_bar(progress, title, steps) as tell:
-        for done in advance(engines, env, steps, seed):
+
+        def done(part: int, count: int) -> None:
             if tell is not None:
-                tell(done)
+                tell((part * steps + count) // parts)
+
+        if together:
+            for count in advance(together, env, steps, seed):
+                done(0, count)
+        for part, engine in enumerate(alone, start=bool(together)):
+            engine.run(functools.partial(done, part))
     return [engine.result() for engine in engines]
 
 

@@ -47,7 +47,7 @@ def test_rows_are_the_simulations(undisturbed):
     assert [(row["label"], row["seed"]) for row in rows] == expected
     for (label, seed), row in zip(expected, rows, strict=True):
         run = fg.simulate(algorithms[label], env, 12, seed)
-        for name in ("regret", "reward", "syncs", "rounds", "transfers", "scalars"):
+        for name in ("regret", "reward", "syncs", "rounds", "transfers", "scalars", "bits"):
             assert row[name] == getattr(run, name)
         assert row["caveats"] == list(run.caveats)
         assert row["client_regret"] == run.client_regret.tolist()

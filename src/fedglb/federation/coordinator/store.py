@@ -33,7 +33,7 @@ from fedglb.model import SharedModel
 from fedglb.protocol.persistence import Arrays, from_arrays, nested
 
 # The names of tables, columns and facts are stored: another name is another version.
-_VERSION = 4
+_VERSION = 5
 _READER = 2.0  # seconds to wait for a reader that looks at the file
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;

@@ -46,7 +46,7 @@ STUCK = 3.0
 STUCK_MEANS = (
     f"A run is stuck if its regret is more than {STUCK:g} times the median of its own setting."
 )
-_MEANS = ("reward", "transfers", "scalars", "syncs", "rounds")
+_MEANS = ("reward", "transfers", "scalars", "bits", "syncs", "rounds")
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class Row:
     reward: float
     transfers: float
     scalars: float
+    bits: float
     syncs: float
     rounds: float
     randomised: bool  # False: all seeds are the same run
@@ -90,7 +91,8 @@ class Row:
 
     def cost(self, measure: str) -> float:
         """Return the mean communication."""
-        return self.transfers if measure == "transfers" else self.scalars
+        costs = {"transfers": self.transfers, "scalars": self.scalars, "bits": self.bits}
+        return costs[measure]
 
     def plain(self) -> dict[str, Any]:
         """Return the row for JSON; infinity and nan become text, because JSON has neither."""

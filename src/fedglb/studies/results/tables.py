@@ -17,7 +17,7 @@ from fedglb.typing import IntArray
 TRACE_POINTS = 500
 TOTALS = {
     "regret": pl.Float64, "reward": pl.Float64, "syncs": pl.Int64, "rounds": pl.Int64,
-    "transfers": pl.Int64, "scalars": pl.Int64,
+    "transfers": pl.Int64, "scalars": pl.Int64, "bits": pl.Int64,
 }  # fmt: skip
 TRACE = {"t": pl.Int32, **TOTALS}
 #: One row per finished run, its trace in lists.

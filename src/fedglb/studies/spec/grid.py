@@ -29,7 +29,7 @@ from fedglb.parts.confidence import Fixed
 OTHER_COLUMNS = frozenset(
     {
         "label", "algorithm", "link", "dim", "radius", "noise", "curvature", "clients", "arms",
-        "horizon", "seed", "regret", "reward", "syncs", "rounds", "transfers", "scalars",
+        "horizon", "seed", "regret", "reward", "syncs", "rounds", "transfers", "scalars", "bits",
         "interactions", "caveats", "randomised", "configuration",
     }
 )  # fmt: skip

@@ -31,10 +31,11 @@ EXPERIMENTS = (
 )  # fmt: skip
 QUICK, FULL = "quick", "full"
 #: The two ways to count communication, and the labels of their axes.
-Measure: TypeAlias = Literal["transfers", "scalars"]
+Measure: TypeAlias = Literal["transfers", "scalars", "bits"]
 MEASURES = {
     "transfers": "communication: transfers (messages that carry numbers)",
     "scalars": "communication: scalars (numbers transferred)",
+    "bits": "communication: bits (of the numbers transferred)",
 }
 #: A search chooses one setting for all algorithms, or one for each.
 JOINTLY, FOR_EACH = "jointly", "for each"

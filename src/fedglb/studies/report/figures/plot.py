@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Columns that can be drawn over time.
-Column: TypeAlias = Literal["regret", "reward", "syncs", "rounds", "transfers", "scalars"]
+Column: TypeAlias = Literal["regret", "reward", "syncs", "rounds", "transfers", "scalars", "bits"]
 _WORDS: dict[str, str] = {
     "regret": "regret", "reward": "reward", "syncs": "global updates", "rounds": "rounds",
-    "transfers": "messages with numbers", "scalars": "numbers sent",
+    "transfers": "messages with numbers", "scalars": "numbers sent", "bits": "bits sent",
 }  # fmt: skip
 #: What is no setting: runs of one curve may differ in it, or it follows from the others.
 _NO_SETTING = ("seed", "engine", "randomised")
@@ -59,8 +59,8 @@ def plot(
         One run; several, where runs that differ only in the seed make one curve; a dict with the
         runs of each curve by its name; or the result of `fg.sweep`.
     column
-        The column: regret, reward, syncs, rounds, transfers or scalars, each the total up to
-        a step.
+        The column: regret, reward, syncs, rounds, transfers, scalars or bits, each the total
+        up to a step.
     title
         The title; None: the parameters that all runs share.
 

@@ -1,0 +1,107 @@
+"""Steps one by one, clients one after the other, messages one by one: in plain Python."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
+
+from fedglb.environments import Block, Environment
+from fedglb.problem import Problem
+from fedglb.protocol.messages import Ledger
+from fedglb.simulation.post import Post
+from fedglb.simulation.results import Recorder
+from fedglb.typing import FloatArray
+
+#: Called with the number of steps done.
+Progress: TypeAlias = Callable[[int], None]
+
+
+class Stepwise(ABC):
+    """The order of events in a run; subclasses say what clients and the coordinator do.
+
+    In each step the messages that have arrived since the last one are handled first. Then the
+    clients choose and learn, one after the other; what they send is handled before the next client
+    chooses, if it has arrived.
+    """
+
+    env: Environment
+    horizon: int
+    seed: int
+    recorder: Recorder
+    t: int = 0  # the step that is played
+
+    def begin(self) -> None:
+        """Begin a run; `env`, `seed` and `recorder` are set."""
+        clients = self.env.clients
+        self.pending: list[list[tuple[int, FloatArray, float]]] = [[] for _ in range(clients)]
+        self.post = Post(self.env.network, clients, self.seed)
+
+    @abstractmethod
+    def choose(self, block: Block, step: int, i: int) -> tuple[int, FloatArray]:
+        """Let client i choose in a step of a block; return the arm, and what it will learn of."""
+
+    @abstractmethod
+    def learn(self, i: int, known: list[tuple[FloatArray, float]], t: int) -> None:
+        """Let client i learn the rewards that have become known, and send its messages."""
+
+    @abstractmethod
+    def end_step(self, t: int) -> None:
+        """Send what the coordinator sends at the end of a step."""
+
+    @abstractmethod
+    def handle(self, event: object) -> None:
+        """Handle a message that has arrived, or a time that has come."""
+
+    @abstractmethod
+    def communication(self) -> tuple[int, int, Ledger]:
+        """Return the number of global updates and of rounds so far, and the ledger."""
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Play all steps."""
+        for block in self.env.checked_blocks(self.horizon, self.seed):
+            for step in range(block.arms.shape[0]):
+                self._step(block, step)
+                if progress is not None:
+                    progress(block.first + step)
+
+    def _step(self, block: Block, step: int) -> None:
+        self.t = t = block.first + step
+        self.post.begin(t)
+        self._deliver()
+        for i in range(self.env.clients):
+            if block.active is None or block.active[step, i]:
+                arm, row = self.choose(block, step, i)
+                reward = reward_of(self.env.problem, block, step, i, arm)
+                means = block.means[step, i]
+                self.recorder.rewarded(t, i, float(means.max() - means[arm]), reward)
+                due = t if block.delays is None else t + int(block.delays[step, i])
+                self.pending[i].append((due, row, reward))
+            if known := self._known(i, t):
+                self.learn(i, known, t)
+                self._deliver()
+        self.end_step(t)
+        self._deliver()
+        self.recorder.stepped(t)
+        self.recorder.counted(t, t, *self.communication())
+
+    def _deliver(self) -> None:
+        for event in self.post.events():
+            self.handle(event)
+
+    def _known(self, i: int, t: int) -> list[tuple[FloatArray, float]]:
+        """Return the samples of client i that become known in step t, in order of their choices."""
+        known = [(x, reward) for due, x, reward in self.pending[i] if due == t]
+        if known:
+            self.pending[i] = [late for late in self.pending[i] if late[0] != t]
+        return known
+
+
+def reward_of(problem: Problem, block: Block, step: int, i: int, arm: int) -> float:
+    """Return the reward of an arm for client i in a step of a block."""
+    if block.rewards is not None:
+        return float(block.rewards[step, i, arm])
+    assert block.uniforms is not None
+    return problem.link.compiled_sample.call(
+        float(block.means[step, i, arm]), float(block.uniforms[step, i]), problem.R
+    )
