@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fedglb.algorithms import ALGORITHMS
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.own import call, check_options, find, is_own, takes
+from fedglb.algorithms.strategy import AnyAlgorithm, Strategy
 from fedglb.errors import InvalidInput, number, one_of, under
 from fedglb.parts.choice import (
     Bank,
@@ -101,6 +102,19 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     >>> build("n-ons-glm", {"confidence": {"fixed": 0.3}}).confidence
     Fixed(alpha=0.3)
     """
+    return _built(preset, given, Algorithm)
+
+
+def build_any(preset: str, given: Mapping[str, Any]) -> AnyAlgorithm:
+    """Build an algorithm or a strategy, as `build` does."""
+    made = _built(preset, given, object)
+    if not isinstance(made, Algorithm | Strategy):
+        allowed = f"a function that returns an Algorithm or a Strategy; this: {made!r}"
+        raise InvalidInput("name", preset, allowed)
+    return made
+
+
+def _built(preset: str, given: Mapping[str, Any], kind: type[T]) -> T:
     check_options(preset, given, parameters(preset))
     makers = {
         "solver": solver, "confidence": confidence, "choice": choice, "ridge": ridge,
@@ -112,8 +126,9 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
             with under(key):
                 chosen[key] = make(chosen[key])
     if is_own(preset):
-        return call(("name",), preset, chosen, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
-    return ALGORITHMS[preset](**chosen)
+        return call(("name",), preset, chosen, kind, "fg.fedglb_ucb(threshold=10.0)")
+    made: Any = ALGORITHMS[preset](**chosen)
+    return cast("T", made)
 
 
 def _own_part(spec: object, kind: type[T], example: str) -> T | None:

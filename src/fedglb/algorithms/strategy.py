@@ -8,10 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from fedglb.algorithms.base import Algorithm
 from fedglb.errors import InvalidInput, instance, integer
 from fedglb.problem import Problem
 
@@ -218,6 +219,10 @@ class Strategy(ABC):
         object
             With `receive`, and perhaps `end_step`.
         """
+
+
+#: What simulations play.
+AnyAlgorithm: TypeAlias = Algorithm | Strategy
 
 
 def payloads(returned: Any, what: str) -> list[Payload]:

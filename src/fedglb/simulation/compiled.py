@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedglb.algorithms import Algorithm
+from fedglb.algorithms.strategy import AnyAlgorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
 from fedglb.kernels.ageing import add_weighted_model_sums, add_weighted_moments, weigh
@@ -463,8 +464,10 @@ def _address(part: object, name: str, signature: Signature) -> int:
         raise InvalidInput(f"{type(part).__name__}.{name}", function, allowed) from None
 
 
-def is_compiled(algorithm: Algorithm) -> bool:
-    """Return whether all parts of the algorithm have a compiled form."""
+def is_compiled(algorithm: AnyAlgorithm) -> bool:
+    """Return whether it has parts, and all of them a compiled form."""
+    if not isinstance(algorithm, Algorithm):
+        return False
     try:
         check_compiled(algorithm)
     except InvalidInput:

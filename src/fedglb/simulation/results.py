@@ -131,6 +131,12 @@ class Run:
     privacy: PrivacyStatement | None = field(repr=False, default=None)
 
     @property
+    def update_seconds(self) -> float | None:
+        """The mean of `updates["seconds"]`; None without a network, or without updates."""
+        mean = self.updates["seconds"].mean()
+        return None if mean is None else float(mean)  # type: ignore[arg-type]
+
+    @property
     def client_regret(self) -> FloatArray:
         """The regret of each client, shape (N,).
 

@@ -8,7 +8,7 @@ from operator import methodcaller
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from fedglb.algorithms import Algorithm
-from fedglb.algorithms.strategy import Strategy
+from fedglb.algorithms.strategy import AnyAlgorithm, Strategy
 from fedglb.environments import Environment, Network, Networked
 from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.kernels.threads import each
@@ -25,7 +25,7 @@ _ENV = "fg.Synthetic(problem, clients=200, arms=25)"
 
 
 def simulate(
-    algorithm: Algorithm | Strategy,
+    algorithm: AnyAlgorithm,
     env: Environment,
     horizon: int | None = None,
     seed: int = 0,
@@ -103,13 +103,13 @@ def simulate(
 
 
 def _check(argument: str, algorithm: object) -> None:
-    if not isinstance(algorithm, Algorithm | Strategy):
+    if not isinstance(algorithm, AnyAlgorithm):
         allowed = "an Algorithm, e.g. fg.fedglb_ucb(threshold=10.0), or an fg.Strategy"
         raise InvalidInput(argument, algorithm, allowed)
 
 
 def stepwise(
-    algorithm: Algorithm | Strategy,
+    algorithm: AnyAlgorithm,
     env: Environment,
     horizon: int,
     seed: int,
@@ -122,7 +122,7 @@ def stepwise(
 
 
 def compare(
-    algorithms: Iterable[Algorithm | Strategy],
+    algorithms: Iterable[AnyAlgorithm],
     env: Environment,
     horizon: int | None = None,
     seed: int = 0,
@@ -172,7 +172,7 @@ def compare(
     >>> [run.syncs for run in fg.compare(algorithms, env, horizon=20, seed=1)]
     [14, 5, 1]
     """
-    if isinstance(algorithms, Algorithm | Strategy):
+    if isinstance(algorithms, AnyAlgorithm):
         raise InvalidInput("algorithms", algorithms, "a list of algorithms, e.g. [algorithm]")
     every = list(algorithms)
     for k, algorithm in enumerate(every):

@@ -12,6 +12,7 @@ import msgspec
 import polars as pl
 
 from fedglb.errors import InvalidInput
+from fedglb.protocol.messages import BITS
 from fedglb.studies.results.store import SweepResult, load
 from fedglb.studies.results.tables import BASELINES
 from fedglb.studies.spec.plan import Measure
@@ -116,11 +117,13 @@ def study_of_sweep(folder: str | Path) -> Study:
     """Return the study of a finished sweep: its runs and data; no baselines, no choice.
 
     As in the paper, communication is counted in transfers, or in scalars if DisLinUCB is among the
-    algorithms, because its messages have another size.
+    algorithms, because its messages have another size; in bits if some numbers have not 64.
     """
     result = load(folder)
     name = str(result.manifest["name"])
     measure: Measure = "scalars" if "dislinucb" in result.runs["algorithm"] else "transfers"
+    if (result.runs["bits"] != BITS * result.runs["scalars"]).any():
+        measure = "bits"
     return Study(name, f"The sweep “{name}”", "", measure, (Cell("", None, result),), own=True)
 
 

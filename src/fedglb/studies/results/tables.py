@@ -24,7 +24,7 @@ TRACE = {"t": pl.Int32, **TOTALS}
 _PART: dict[str, pl.DataType | type[pl.DataType]] = {
     "configuration": pl.Int32, "seed": pl.Int64, **TOTALS, "interactions": pl.Int64,
     "caveats": pl.List(pl.String), "randomised": pl.Boolean, "seconds": pl.Float64,
-    "client_regret": pl.List(pl.Float64),
+    "client_regret": pl.List(pl.Float64), "update_seconds": pl.Float64,
     **{f"trace_{name}": pl.List(kind) for name, kind in TRACE.items()},
 }  # fmt: skip
 #: The columns of baselines without learning: see `run/fixed_models.py`.
@@ -48,7 +48,7 @@ def part(indices: Sequence[int], seed: int, runs: Sequence[Run], seconds: float)
                 "configuration": index, "seed": seed, "caveats": list(run.caveats),
                 "randomised": run.parameters["randomised"],
                 "interactions": int((run.choices >= 0).sum()), "seconds": seconds / len(runs),
-                "client_regret": run.client_regret,
+                "client_regret": run.client_regret, "update_seconds": run.update_seconds,
                 **{name: getattr(run, name) for name in TOTALS},
                 **{f"trace_{name}": kept[name].to_list() for name in TRACE},
             }
@@ -97,7 +97,7 @@ def runs_table(manifest: Mapping[str, Any], parts: pl.DataFrame) -> pl.DataFrame
     return merged.select(
         *configurations.columns[1:],
         *(pl.lit(value).alias(name) for name, value in constants.items()),
-        "seed", *TOTALS, "interactions", "caveats", "randomised", "client_regret",
+        "seed", *TOTALS, "interactions", "caveats", "randomised", "client_regret", "update_seconds",
     )  # fmt: skip
 
 

@@ -14,9 +14,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
+from fedglb.algorithms import Algorithm
 from fedglb.io.atomic import atomic_write
 from fedglb.provenance import cores, identity
 from fedglb.simulation.compiled import CompiledEngine
@@ -158,7 +160,8 @@ def run_while_it_can_win(
     is at least 0.
     """
     env, horizon, seeds = experiment.env, experiment.horizon, experiment.seeds
-    algorithms = [c.algorithm for c in experiment.configurations]
+    # `reproduce` has refused strategies
+    algorithms = [cast("Algorithm", c.algorithm) for c in experiment.configurations]
     known = [list(regrets) for regrets in before]
     raced = Raced([], 0)
     at_once = max(1, LARGEST // len(algorithms))

@@ -100,9 +100,9 @@ class _Work:
             with relocated(lambda path: in_search(path, each, first)):
                 made.append(self._read(tables))
             for i, one in enumerate(made[-1].configurations):
-                if not is_compiled(one.algorithm):
+                if not is_compiled(one.algorithm) or made[-1].env.network is not None:
                     where = ("search", "algorithm", first + i // each, "name")
-                    allowed = "an algorithm with compiled parts only: the search stops runs early"
+                    allowed = "compiled parts only, and no network: the search stops runs early"
                     with under(source=plan.source):
                         raise InvalidInput(where, one.preset, allowed)
         return made

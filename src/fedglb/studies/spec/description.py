@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fedglb.algorithms import Algorithm
 from fedglb.algorithms.own import is_own
+from fedglb.algorithms.strategy import AnyAlgorithm
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import Kernel
@@ -200,7 +200,10 @@ def in_tables(value: Any, modules: set[str]) -> Any:
 
 
 def made_by_functions(
-    tables: Mapping[str, Any], env: Environment, algorithms: Sequence[Algorithm], modules: set[str]
+    tables: Mapping[str, Any],
+    env: Environment,
+    algorithms: Sequence[AnyAlgorithm],
+    modules: set[str],
 ) -> dict[str, str]:
     """Return a digest of the objects made by functions named in tables, under their names.
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from fedglb.algorithms.own import call, find, is_own, takes
+from fedglb.algorithms.own import call, check_options, find, is_own, takes
 from fedglb.environments import (
     Classification,
     Delayed,
@@ -18,6 +18,8 @@ from fedglb.environments import (
     Grouped,
     Heterogeneous,
     Jump,
+    Network,
+    Networked,
     Outliers,
     Partial,
     Synthetic,
@@ -51,6 +53,7 @@ class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     participation: float | None = None
     imbalance: float | None = None
     stay: int | None = None
+    network: dict[str, Any] | None = None
 
 
 class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,6 +74,7 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     participation: float | None = None
     imbalance: float | None = None
     stay: int | None = None
+    network: dict[str, Any] | None = None
 
 
 #: Keys of `[environment]` that change it: the class and its parameter, applied in this order.
@@ -199,7 +203,15 @@ def _changed(env: Environment, table: SyntheticTable | ClassificationTable) -> E
             }
             with relocated(partial(_key_of, parameter, key)):
                 env = kind(env, **{parameter: given[key]}, **own)
-    return env
+    if table.network is None:
+        return env
+    with under("network"):
+        check_options("fg.Network", table.network, takes(Network))
+        away = table.network.get("away")
+        if isinstance(away, Mapping):  # keys of TOML are text
+            by_number = {int(i) if str(i).isdecimal() else i: pair for i, pair in away.items()}
+            return Networked(env, Network(**{**table.network, "away": by_number}))
+        return Networked(env, Network(**table.network))
 
 
 def _key_of(parameter: str, key: str, path: Place) -> Place:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from fedglb.algorithms import Algorithm
+from fedglb.algorithms.strategy import AnyAlgorithm
 from fedglb.environments import Environment
 from fedglb.environments.datasets import Progress
 from fedglb.errors import InvalidInput, Place, instance, integer, relocated, under
@@ -100,7 +101,7 @@ class Experiment:
     @classmethod
     def of(
         cls,
-        algorithms: Mapping[str, object] | Sequence[Algorithm],
+        algorithms: Mapping[str, object] | Sequence[AnyAlgorithm],
         environment: Environment,
         horizon: int | None = None,
         seeds: int | Sequence[int] = 10,
@@ -249,7 +250,8 @@ def _build(document: Document, raw: dict[str, Any], progress: Progress | None) -
     for choice in choices(document.algorithm, document.defaults, len(seeds), MOST_RUNS):
         with relocated(partial(_place, choice)):
             algorithm = choice.build()
-            algorithm.setting(env.problem, env.clients, document.horizon)
+            if isinstance(algorithm, Algorithm):
+                algorithm.setting(env.problem, env.clients, document.horizon)
         made.append((choice, algorithm))
     labelled = configurations(made)
     modules: set[str] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import math
@@ -14,7 +15,7 @@ from fedglb.algorithms.catalog import (
     EPSILON,
     RIDGE_START,
     all_parameters,
-    build,
+    build_any,
     in_words,
     parameters,
     preset_of,
@@ -22,6 +23,7 @@ from fedglb.algorithms.catalog import (
 )
 from fedglb.algorithms.own import find, is_own
 from fedglb.algorithms.own import takes as takes_of
+from fedglb.algorithms.strategy import AnyAlgorithm, Strategy
 from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, number, one_of, under
 from fedglb.parts.confidence import Fixed
 
@@ -46,7 +48,7 @@ class Configuration:
     label: str  # unique within the sweep
     preset: str  # without a preset: its label without parameters
     parameters: dict[str, float | int | str | None]  # all of the preset's, as text and numbers
-    algorithm: Algorithm
+    algorithm: AnyAlgorithm
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Selection:
     """A configuration without a label: the values and their places in the file."""
 
     key: Place
-    preset: str | Algorithm
+    preset: str | AnyAlgorithm
     values: dict[str, Value]
     family: str
     label: str | None = None
@@ -72,9 +74,9 @@ class Selection:
         """The values of the parameters."""
         return {key: v.value for key, v in self.values.items()}
 
-    def build(self) -> Algorithm:
+    def build(self) -> AnyAlgorithm:
         """Return the algorithm."""
-        return self.preset if isinstance(self.preset, Algorithm) else build(self.preset, self.given)
+        return build_any(self.preset, self.given) if isinstance(self.preset, str) else self.preset
 
     def place(self, path: Place) -> Place:
         """Return the place in the file of a parameter of the preset."""
@@ -88,22 +90,22 @@ def as_tables(given: Any) -> Any:
     An algorithm that is an object becomes a table with the object under `name`; the key of a
     dictionary becomes its `label`. Anything else is returned unchanged, and refused later.
     """
-    if isinstance(given, Algorithm):
+    if isinstance(given, AnyAlgorithm):
         given = [given]
     if isinstance(given, list):
-        return [{"name": each} if isinstance(each, Algorithm) else each for each in given]
+        return [{"name": each} if isinstance(each, AnyAlgorithm) else each for each in given]
     if not isinstance(given, Mapping):
         return given
     tables = []
     for label, one in given.items():
         several = one if isinstance(one, list) and one else [one]
         for each in several:
-            if isinstance(each, Algorithm):
+            if isinstance(each, AnyAlgorithm):
                 tables.append({"label": label, "name": each})
             elif isinstance(each, Mapping) and "label" not in each:
                 tables.append({"label": label, **each})
             else:
-                allowed = "an fg.Algorithm, a table with its name, or a list of these"
+                allowed = "an fg.Algorithm, an fg.Strategy, a table with a name, or a list"
                 raise InvalidInput(("algorithm", str(label)), each, allowed)
     return tables
 
@@ -115,8 +117,8 @@ def family(where: Place, table: Mapping[str, Any]) -> str:
     preset that makes it, or its own name.
     """
     name, label = table["name"], table.get("label")
-    if isinstance(name, Algorithm):
-        found = preset_of(name)
+    if isinstance(name, AnyAlgorithm):
+        found = preset_of(name) if isinstance(name, Algorithm) else None
         made_by = None if found is None else found[0]
     else:
         made_by = name
@@ -151,7 +153,7 @@ def choices(
         if "name" not in table:
             raise InvalidInput((*where, "name"), None, f"one of {', '.join(ALGORITHMS)}")
         preset = table["name"]
-        if isinstance(preset, Algorithm):
+        if isinstance(preset, AnyAlgorithm):
             takes = {}
         else:
             if not is_own(preset):
@@ -162,7 +164,7 @@ def choices(
         axes = {k: values(("defaults", k), v) for k, v in shared.items() if k in takes}
         for key, value in table.items():
             if key not in _OF_TABLE:
-                if isinstance(preset, Algorithm):
+                if isinstance(preset, AnyAlgorithm):
                     allowed = "no other keys: an algorithm object already has its parameters"
                     raise InvalidInput((*where, key), value, allowed)
                 _check_key((*where, key), value, takes)
@@ -223,9 +225,9 @@ def _range(table: Mapping[str, Any]) -> list[float]:
     return [low, *(float(f"{min(x, high):.12g}") for x in inner), high]
 
 
-def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configuration, ...]:
+def configurations(made: Sequence[tuple[Selection, AnyAlgorithm]]) -> tuple[Configuration, ...]:
     """Label the algorithms; raise for duplicates."""
-    first: dict[Algorithm, Selection] = {}
+    first: dict[AnyAlgorithm, Selection] = {}
     for choice, algorithm in made:
         try:
             before = first.setdefault(algorithm, choice)
@@ -263,9 +265,12 @@ def _refuse_equal(labels: Sequence[str], made: Sequence[Selection]) -> None:
             raise InvalidInput((*made[i].key, "label"), label, allowed)
 
 
-def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int | str | None]:
+def _described(choice: Selection, algorithm: AnyAlgorithm) -> dict[str, float | int | str | None]:
     """Return all parameters as text and numbers, defaults included."""
     preset, given = choice.preset, choice.given
+    if isinstance(preset, Strategy):
+        fields = ((f.name, getattr(preset, f.name)) for f in dataclasses.fields(preset))
+        return {column(key, value): _as_result(value) for key, value in fields}
     if isinstance(preset, Algorithm):
         found = preset_of(preset)
         if found is None:
@@ -274,7 +279,9 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
     out: dict[str, float | int | str | None] = {}
     for key, default in parameters(preset).items():
         value = given.get(key, default)
-        if key == "solver":
+        if isinstance(algorithm, Strategy):  # a function's
+            out[column(key, value)] = _as_result(value)
+        elif key == "solver":
             solver = algorithm.global_update
             out[key] = None if solver is None else in_words(solver)
         elif key == "confidence":
@@ -291,10 +298,14 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
         elif value is None or value is inspect.Parameter.empty:
             out[key] = None
         elif is_own(preset):
-            out[column(key, value)] = value if isinstance(value, float | int) else str(value)
+            out[column(key, value)] = _as_result(value)
         else:
             out[key] = all_parameters()[key](value)
     return out
+
+
+def _as_result(value: object) -> float | int | str | None:
+    return value if value is None or isinstance(value, float | int) else str(value)
 
 
 def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
