@@ -95,10 +95,12 @@ def test_sums_that_no_honest_client_sends_do_not_stop_updates(of):
     coordinator.base = replace(coordinator.base, spread=spread)
     coordinator.covered[0] = replace(sums, spread=np.zeros(6))
     before = coordinator.filters
-    engine._deliver(coordinator.begin(201))
+    engine.send_down(coordinator.begin(201))
+    engine.deliver()
     assert not np.isinf(before.now)
     assert np.isinf(coordinator.filters.now)  # they begin anew
-    engine._deliver(coordinator.begin(202))
+    engine.send_down(coordinator.begin(202))
+    engine.deliver()
     assert np.isfinite(coordinator.filters.P).all()
     assert not np.isinf(coordinator.filters.now)
 
@@ -108,7 +110,8 @@ def test_where_clients_are_alike_the_model_is_the_shared_one():
     problem = fg.Problem(3, fg.Identity(), noise=1.0)
     reference, _ = play(fg.fedglb_personal(), fg.Synthetic(problem, clients=4, arms=5), horizon=40)
     for _ in range(2):  # what is sent depends on the spread before
-        reference._deliver(reference.coordinator.begin(41))
+        reference.send_down(reference.coordinator.begin(41))
+        reference.deliver()
         model = reference.coordinator.model
         assert model.spread.tolist() == [0.0, 0.0, 1.0]
     for i in range(4):

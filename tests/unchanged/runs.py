@@ -235,7 +235,7 @@ def digests(run: fg.Run, clients: dict[int, fg.Client]) -> dict[str, str]:
     """
     values = [
         run.choices, run.ledger.drop("message", "bits"), run.trace.drop("bits"),
-        run.updates.drop("ridge"),
+        run.updates.drop("ridge", "seconds", "seconds_to_all"),
         run.syncs, run.rounds, run.transfers, run.scalars,
         run.regret, run.reward, run.theta,
     ]  # fmt: skip

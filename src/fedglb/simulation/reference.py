@@ -100,7 +100,7 @@ class ReferenceEngine(Stepwise, Engine):
 
     def end_step(self, t: int) -> None:
         """Begin an update if one is due."""
-        self._send_down(self.coordinator.end_step(t))
+        self.send_down(self.coordinator.end_step(t))
 
     def communication(self) -> tuple[int, int, Ledger]:
         """Return the coordinator's counts."""
@@ -110,11 +110,8 @@ class ReferenceEngine(Stepwise, Engine):
         """Deliver a message, or leave out the clients that have not answered in time."""
         if isinstance(event, _TimeLimit):
             update = self.coordinator.update
-            if update is not None and (update.number, update.rounds) == (
-                event.update,
-                event.rounds,
-            ):
-                self._send_down(self.coordinator.exclude(*self.coordinator.missing()))
+            if update is not None and event == _TimeLimit(update.number, update.rounds):
+                self.send_down(self.coordinator.exclude(*self.coordinator.missing()))
                 if self.coordinator.update is None:
                     self._asked.clear()  # without a model, clients may ask again
             return
@@ -125,14 +122,14 @@ class ReferenceEngine(Stepwise, Engine):
             down = self.coordinator.receive(message)
             if idle and self.coordinator.update is not None:
                 self._requested = sent
-            self._send_down(down)
+            self.send_down(down)
             return
         client = self.clients[int(message.client)]
         self._send(client.receive(message), self.post.now)
         if isinstance(message, NewModel):
             self._adopted(message.update, client)
 
-    def _send_down(self, messages: list[Message]) -> None:
+    def send_down(self, messages: list[Message]) -> None:
         """Send the coordinator's messages; record the update if they bring its model."""
         coordinator = self.coordinator
         if coordinator.update is not None and messages:
@@ -145,7 +142,7 @@ class ReferenceEngine(Stepwise, Engine):
             self._finished({m.client for m in messages})
         self._send(messages, self.post.now)
         if coordinator.repeats:
-            self._send_down(coordinator.again())
+            self.send_down(coordinator.again())
 
     def _send(self, messages: Iterable[Message], now: float) -> None:
         for message in messages:

@@ -68,7 +68,7 @@ class Stepwise(ABC):
     def _step(self, block: Block, step: int) -> None:
         self.t = t = block.first + step
         self.post.begin(t)
-        self._deliver()
+        self.deliver()
         for i in range(self.env.clients):
             if block.active is None or block.active[step, i]:
                 arm, row = self.choose(block, step, i)
@@ -79,13 +79,14 @@ class Stepwise(ABC):
                 self.pending[i].append((due, row, reward))
             if known := self._known(i, t):
                 self.learn(i, known, t)
-                self._deliver()
+                self.deliver()
         self.end_step(t)
-        self._deliver()
+        self.deliver()
         self.recorder.stepped(t)
         self.recorder.counted(t, t, *self.communication())
 
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
+        """Handle what has arrived by now."""
         for event in self.post.events():
             self.handle(event)
 

@@ -16,7 +16,7 @@ import pytest
 from fedglb.federation.coordinator.events import EventKind
 from tests.federation.helpers.lossy_network import joined, updated
 
-VERSION = 4
+VERSION = 5
 TABLES = {
     "facts": ["name", "value"],
     "members": [

@@ -117,8 +117,7 @@ class Simulation(ReferenceEngine):
         super().__init__(*given)
         self.models: list[SharedModel | None] = []
 
-    def _deliver(self, messages: Any) -> None:
-        before = self.coordinator.syncs
-        super()._deliver(messages)
-        if self.coordinator.syncs > before:
+    def send_down(self, messages: Any) -> None:
+        if self.coordinator.syncs > len(self.models):
             self.models.append(self.coordinator.model)
+        super().send_down(messages)
