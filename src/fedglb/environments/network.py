@@ -136,13 +136,12 @@ def _each(network: Network, name: str, **bounds: Any) -> None:
 
 
 def _stretches(client: object, given: Any) -> tuple[Stretch, ...]:
-    pairs = [given] if given and np.ndim(given[0]) == 0 else given
+    single = isinstance(given, Sequence) and not any(isinstance(each, Sequence) for each in given)
     made = []
-    for pair in pairs:
+    for pair in [given] if single else given if isinstance(given, Sequence) else [None]:
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise InvalidInput(
-                f"away[{client}]", given, "(first step, last step), or a list of them"
-            )
+            allowed = "(first step, last step), or a list of them"
+            raise InvalidInput(f"away[{client}]", given, allowed)
         first = integer(f"away[{client}]", pair[0])
         made.append((first, integer(f"away[{client}]", pair[1], at_least=first)))
     return tuple(sorted(made))
