@@ -71,6 +71,7 @@ docs/decisions
 docs/operate
 docs/privacy
 docs/research
+docs/strategies
 docs/api
 docs/reference
 docs/theory

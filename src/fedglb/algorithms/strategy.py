@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -99,7 +99,7 @@ class World:
     horizon: int
     seed: int = 0
     who: int = -1
-    drew: bool = False  # whether anybody asked for random numbers
+    drew: bool = field(default=False, init=False)  # whether it was asked for random numbers
 
     @functools.cached_property
     def rng(self) -> np.random.Generator:
@@ -153,29 +153,30 @@ class Strategy(ABC):
     >>> from dataclasses import dataclass
     >>> import numpy as np
     >>> import fedglb as fg
+    >>> from fedglb.typing import FloatArray
     >>> class Player:
     ...     means = np.zeros(3)
     ...
-    ...     def choose(self, arms, t):
+    ...     def choose(self, arms: FloatArray, t: int) -> int:
     ...         return int(np.argmax(arms @ self.means))
     ...
-    ...     def observe(self, arm, reward, t):
+    ...     def observe(self, arm: FloatArray, reward: float, t: int) -> FloatArray:
     ...         return arm * reward
     ...
-    ...     def receive(self, message):
+    ...     def receive(self, message: FloatArray) -> None:
     ...         self.means = message
     >>> class Adder:
     ...     total = np.zeros(3)
     ...
-    ...     def receive(self, client, message):
+    ...     def receive(self, client: int, message: FloatArray) -> FloatArray:
     ...         self.total = self.total + message
     ...         return self.total
     >>> @dataclass(frozen=True)
     ... class Sums(fg.Strategy):
-    ...     def client(self, i, world):
+    ...     def client(self, i: int, world: fg.World) -> Player:
     ...         return Player()
     ...
-    ...     def coordinator(self, world):
+    ...     def coordinator(self, world: fg.World) -> Adder:
     ...         return Adder()
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)
     >>> run = fg.simulate(Sums(), env, horizon=10)

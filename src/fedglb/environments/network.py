@@ -65,7 +65,7 @@ class Network:
     >>> for limit in (60.0, 1.0):
     ...     network = fg.Network(delay=[0.1, 0.1, 0.1, 0.1, 5.0], time_limit=limit)
     ...     run = fg.simulate(algorithm, env, horizon=100, seed=1, network=network)
-    ...     print(round(run.updates["seconds"].mean(), 1))
+    ...     print(f"{run.update_seconds:.1f}")
     30.1
     1.5
     """
@@ -105,12 +105,36 @@ class Network:
         return self.jitter > 0.0 or bool(np.any(np.asarray(self.loss) > 0.0))
 
     def absences(self, client: int) -> list[tuple[float, float]]:
-        """Return the times at which nobody reaches a client: from, until."""
+        """Return the times at which nobody reaches a client.
+
+        Parameters
+        ----------
+        client
+            The client.
+
+        Returns
+        -------
+        list
+            Pairs of seconds: from, until.
+        """
         stretches: tuple[Stretch, ...] = self.away.get(client, ())
         return [(first * self.step, (last + 1) * self.step) for first, last in stretches]
 
     def of_clients(self, name: str, clients: int) -> FloatArray:
-        """Return `loss`, `delay` or `bandwidth` of each client, shape (N,)."""
+        """Return a number of each client.
+
+        Parameters
+        ----------
+        name
+            "loss", "delay" or "bandwidth".
+        clients
+            N.
+
+        Returns
+        -------
+        array
+            Shape (N,).
+        """
         given = np.asarray(getattr(self, name), dtype=float)
         if given.ndim and len(given) != clients:
             allowed = f"a number, or {clients} of them, one per client"
@@ -118,7 +142,13 @@ class Network:
         return np.broadcast_to(given, (clients,)).copy()
 
     def check(self, clients: int) -> None:
-        """Raise `InvalidInput` unless the network fits this number of clients."""
+        """Raise `InvalidInput` unless the network fits a number of clients.
+
+        Parameters
+        ----------
+        clients
+            N.
+        """
         for name in ("loss", "delay", "bandwidth"):
             self.of_clients(name, clients)
         for i in self.away:
