@@ -32,6 +32,44 @@ def cautious(width: float = 1.0, exploration: float = 1.0, seed: int = 0) -> fg.
     return replace(made, name="Cautious")
 
 
+@dataclass(frozen=True)
+class Pooled(fg.Strategy):
+    """A strategy: all clients add up the rewards of all arms."""
+
+    drawn: float = 0.2
+
+    def client(self, i: int, world: fg.World) -> PooledClient:
+        return PooledClient(self.drawn, world)
+
+    def coordinator(self, world: fg.World) -> PooledSum:
+        return PooledSum(world.problem.dim)
+
+
+class PooledClient:
+    def __init__(self, drawn: float, world: fg.World) -> None:
+        self.drawn, self.rng, self.sum = drawn, world.rng, np.zeros(world.problem.dim)
+
+    def choose(self, arms: FloatArray, t: int) -> int:
+        if self.rng.random() < self.drawn:
+            return int(self.rng.integers(len(arms)))
+        return int(np.argmax(arms @ self.sum))
+
+    def observe(self, arm: FloatArray, reward: float, t: int) -> fg.Payload:
+        return fg.Payload(np.float32(reward - 0.5) * arm.astype(np.float32), name="Sum")
+
+    def receive(self, message: FloatArray) -> None:
+        self.sum = message
+
+
+class PooledSum:
+    def __init__(self, dim: int) -> None:
+        self.sum = np.zeros(dim, np.float32)
+
+    def receive(self, client: int, message: FloatArray) -> fg.Payload:
+        self.sum = self.sum + message
+        return fg.Payload(self.sum, name="Total")
+
+
 class Coins(fg.Environment):
     """Arms that are the same in every step."""
 

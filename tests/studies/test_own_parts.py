@@ -22,13 +22,18 @@ from fedglb.studies.results.study import load_study
 from fedglb.studies.run import task
 from fedglb.studies.run.reproduce import reproduce
 from fedglb.studies.spec.grid import OTHER_COLUMNS
-from tests.studies.own_parts import Cautious, Coins, cautious, coins, plain
+from tests.studies.own_parts import Cautious, Coins, Pooled, cautious, coins, plain
 from tests.studies.tiny import bytes_of, fedglb, tables
 
 HERE = "tests.studies.own_parts"
-#: Three runs of each: own rule, own environment, a radius in plain Python.
+#: Three runs of each: own rule, own environment, a radius in plain Python, a strategy.
 EXPERIMENT = fg.Experiment.of(
-    {"auto": fg.fedglb_auto(), "cautious": [cautious(0.5), cautious(1.0)], "plain": plain()},
+    {
+        "auto": fg.fedglb_auto(),
+        "cautious": [cautious(0.5), cautious(1.0)],
+        "plain": plain(),
+        "pooled": [Pooled(0.2), Pooled(0.5)],
+    },
     coins(3),
     horizon=12,
     seeds=3,
@@ -70,14 +75,18 @@ def test_objects_run_as_they_do_by_themselves(alone):
     algorithms = {
         "auto": fg.fedglb_auto(), "cautious choice=Cautious(width=0.5)": cautious(0.5),
         "cautious choice=Cautious(width=1.0)": cautious(1.0), "plain": plain(),
+        "pooled drawn=0.2": Pooled(0.2), "pooled drawn=0.5": Pooled(0.5),
     }  # fmt: skip
     assert runs["label"].unique(maintain_order=True).to_list() == list(algorithms)
-    assert runs["algorithm"].unique(maintain_order=True).to_list() == ["auto", "cautious", "plain"]
+    assert runs["algorithm"].unique(maintain_order=True).to_list() == [
+        "auto", "cautious", "plain", "pooled",
+    ]  # fmt: skip
     for label, algorithm in algorithms.items():
         engine = "reference" if label == "plain" else "compiled"
         run = fg.simulate(algorithm, coins(3), 12, 2, engine)
         row = runs.filter(pl.col("label") == label, pl.col("seed") == 2)
         assert (row["regret"].item(), row["reward"].item()) == (run.regret, run.reward)
+        assert row["bits"].item() == run.bits
 
 
 def test_two_processes_give_the_bytes_of_one(tmp_path, alone):

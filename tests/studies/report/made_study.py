@@ -52,7 +52,7 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
             syncs = c["cost"] if at is None else len(at)
             total = {"regret": float(regret), "reward": 1000.0 - regret, "syncs": syncs,
                      "rounds": c.get("rounds", c["cost"] // 5), "transfers": c["cost"],
-                     "scalars": 3 * c["cost"]}  # fmt: skip
+                     "scalars": 3 * c["cost"], "bits": 192 * c["cost"]}  # fmt: skip
             runs.append(
                 {"label": c["label"], "algorithm": c["algorithm"],
                  "threshold": c.get("threshold"), "solver": c.get("solver"),
@@ -69,6 +69,7 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
                     step["syncs"] = sum(s <= t for s in at)
                 step["transfers"] = total["transfers"] * grown
                 step["scalars"] = total["scalars"] * grown
+                step["bits"] = total["bits"] * grown
                 step["regret"] = regret * (t / horizon) ** c.get("regret_power", 0.5)
                 traces.append({"label": c["label"], "seed": i + 1, "t": t, **step})
     schema = {"threshold": pl.Float64, "updates": pl.Int64, "solver": pl.String,

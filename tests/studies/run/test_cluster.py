@@ -227,7 +227,9 @@ class Local(own_parts.Coins):
 def test_parts_of_ones_own_run_there_and_those_that_workers_lack_are_refused_by_name(
     tmp_path, monkeypatch
 ):
-    algorithms = {"mine": own_parts.cautious(0.5), "plain": own_parts.plain()}
+    algorithms = {
+        "mine": own_parts.cautious(0.5), "plain": own_parts.plain(), "pooled": own_parts.Pooled(),
+    }  # fmt: skip
     experiment = fg.Experiment.of(algorithms, own_parts.coins(2), 9, 2)
     fg.sweep(experiment, tmp_path / "alone", jobs=1)
     (tmp_path / "only_here.py").write_text(
