@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import get_args
@@ -134,9 +135,11 @@ def compare(
         against = others[0]
     compared = [x for x in best_first if x != against and setting in (None, x)]
     k = len(means)
-    family = 1 if setting is not None else k - 1
-    if chosen:  # any setting could have been the best: all pairs, or all with `setting`
-        family = k * (k - 1) // 2 if setting is None else k - 1
+    family = k - 1  # with one label given: it against each other setting
+    if setting is None and chosen:
+        family = k * (k - 1) // 2  # each of them could have been the best
+    elif setting is not None and not chosen:
+        family = 1
     pairs = [by_seed(runs, label, against, column) for label in compared]
     found = differences(pairs, family, interval, level)
     first = {"setting": against, **{x: means[against][x] for x in ("seeds", "mean", "error")}}
@@ -151,14 +154,16 @@ def compare(
     ]  # fmt: skip
     bold: tuple[int, ...] = ()
     if best_first[0] == against and any(each.seeds >= ENOUGH for each in found):
-        level_with = [each.verdict not in ("lower", "higher") for each in found]
-        bold = (0, *(i for i, tie in enumerate(level_with, 1) if tie))
+        apart = "lower" if column == "reward" else "higher"
+        ties = [each.verdict != apart and math.isfinite(each.mean) for each in found]
+        bold = (0, *(i for i, tie in enumerate(ties, 1) if tie))
     notes = _notes(found, column, against, family, interval, level)
     among = k - (setting is not None)
     if chosen and among > 1:
+        count = ", and all pairs are corrected for" if family > 1 else ""
         notes.append(
-            f"{against} was chosen as the best of {among} on these seeds: therefore all pairs that "
-            "could have been compared count, and on new seeds it is likely to do worse."
+            f"{against} was chosen as the best of {among} on these seeds: it is likely to do worse "
+            f"on new ones{count}."
         )
     if bold:
         notes.append("Bold: the best mean, and what is not told apart from it.")

@@ -156,6 +156,8 @@ def _plain(study: Study) -> _Content:
         notes.append(_BEST_FITTING)
     if not numbers.few_seeds:
         notes += compared.notes
+    if any(row.stuck for row in numbers.rows):
+        notes.append("Some runs are stuck: differences are skewed, and intervals too narrow.")
     summary = {
         "table": [row.plain() for row in numbers.rows],
         "comparison": {
@@ -223,7 +225,7 @@ def _results(numbers: StudyNumbers, compared: Comparison) -> PageTable:
     enough = not numbers.few_seeds
     against = {row["setting"]: row for row in compared.frame.to_dicts()}
     first = compared.frame["setting"][0]
-    head = ["configuration", *(["regret ± s.e.", "median", "stuck", "more than the least, 95 %"]
+    head = ["configuration", *(["regret ± s.e.", "median", "stuck", "above the best, 95 %"]
             if enough else ["regret"]), "transfers", "scalars", "updates", "rounds", "reward",
             "front"]  # fmt: skip
     rows: list[list[str | tuple[str, str]]] = []

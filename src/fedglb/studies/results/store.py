@@ -222,9 +222,9 @@ class SweepResult:
         ...     "algorithm": [{"name": "n-ons-glm"}, {"name": "n-ucb-glm"}],
         ... }
         >>> result = fg.sweep(tables, getfixture("tmp_path") / "results", jobs=1)
-        >>> one = result.compare("N-ONS-GLM", "N-UCB-GLM").frame.row(1, named=True)
-        >>> one["difference"] == one["mean"] - result.compare().frame["mean"][0]
-        True
+        >>> made = result.compare("N-ONS-GLM", "N-UCB-GLM")
+        >>> made.frame["setting", "verdict"].rows()
+        [('N-UCB-GLM', None), ('N-ONS-GLM', 'undecided')]
         """
         from fedglb.studies.report.comparison import compare  # imports SciPy
 
