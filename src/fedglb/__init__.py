@@ -101,20 +101,21 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Adaptive", "Agent", "AgentClient", "Algorithm",
-    "AsyncAgentClient", "Bank", "Bayes", "Block", "Category", "Choice", "Classification", "Client",
-    "ClientPolicy", "Clustered", "Comparison", "Confidence", "Coordinator", "DataUnavailable",
+    "AsyncAgentClient", "Bank", "Bayes", "Block", "Category", "Choice", "Classification",
+    "Client", "ClientPolicy", "Clustered", "Comparison", "Confidence", "Coordinator",
+    "DataUnavailable",
     "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment",
     "Features", "Fixed", "Forever", "GaussianMechanism", "GlobalUpdate", "Greedy", "Grouped",
     "HalfLife", "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Jump", "Link",
     "LocalUpdate", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton", "Number",
     "OneExchange", "OnePassRadius", "OptimisticThompson", "Outliers", "Partial", "Poisson",
-    "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed",
-    "SweepResult", "Synthetic", "Table", "Tags", "Thompson", "Trigger", "Ucb", "UniformPolicy",
-    "async_linucb", "clustered", "compare", "dislinucb", "evaluate", "fedglb_auto",
-    "fedglb_iterate", "fedglb_mix", "fedglb_personal", "fedglb_private", "fedglb_ucb",
-    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run", "load_sweep",
-    "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb",
-    "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
+    "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
+    "SweepFailed", "SweepResult", "Synthetic", "Table", "Tags", "Thompson", "Trigger", "Ucb",
+    "UniformPolicy", "async_linucb", "clustered", "compare", "dislinucb", "evaluate",
+    "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal", "fedglb_private",
+    "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run",
+    "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
+    "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedglb.studies.report.paired import differences, holm, resamples
+from fedglb.studies.report.paired import differences, holm, resamples, steps_of_holm
 
 FIVE = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
 COMMON = np.array([30.0, 7.0, 100.0, 55.0, 2.0, 80.0, 41.0, 12.0, 66.0, 23.0])
 
 
-def one(a, b, interval="t", family=1, level=0.95):
-    (found,) = differences([(np.asarray(a), np.asarray(b))], family, interval, level)
+def one(a, b, interval="t"):
+    (found,) = differences([(np.asarray(a), np.asarray(b))], [1], interval)
     return found
 
 
@@ -35,23 +35,24 @@ def test_a_t_interval_by_hand():
 
 
 def test_several_are_corrected():
-    """Intervals have Bonferroni's level for the whole family, also for those not shown."""
+    """Intervals have Bonferroni's level for all that could have been compared."""
     pairs = [(COMMON[:5] + gap * FIVE, COMMON[:5]) for gap in (1.0, 2.0)]
-    for each in differences(pairs, 6, level=0.9):
+    for each in differences(pairs, [6, 5], level=0.9):
         quantile = stats.t.ppf(1 - 0.1 / 6 / 2, 4)
         assert each.high - each.mean == pytest.approx(quantile * each.mean / 3 * math.sqrt(0.5))
-    first, second = differences(pairs, 6)
+    first, second = differences(pairs, [6, 5])
     assert first.p == pytest.approx(second.p)
     assert (first.verdict, second.verdict) == ("undecided", "undecided")  # 0.013 × 6
     assert first.adjusted == pytest.approx(6 * first.p)
-    assert [each.verdict for each in differences(pairs, 2)] == ["higher", "higher"]
+    assert [each.verdict for each in differences(pairs, [2, 1])] == ["higher", "higher"]
 
 
 def test_holm_by_the_book():
-    assert holm([0.01, 0.04, 0.03, 0.005], 4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.01, 0.04, 0.03, 0.005], 10) == pytest.approx([0.09, 0.28, 0.24, 0.05])
-    assert holm([0.5, 0.9], 2) == [1.0, 1.0]
-    assert holm([], 1) == []
+    p = [0.01, 0.04, 0.03, 0.005]
+    assert holm(p, steps_of_holm(5, chosen=False)) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm(p, steps_of_holm(5, chosen=True)) == pytest.approx([0.08, 0.18, 0.18, 0.05])
+    assert holm([0.5, 0.9], [2, 1]) == [1.0, 1.0]
+    assert holm([], []) == []
 
 
 def test_an_interval_without_zero_always_decides():
@@ -59,7 +60,7 @@ def test_an_interval_without_zero_always_decides():
     decided = 0
     for _ in range(200):
         pairs = [(rng.normal(gap, 1.0, 8), rng.normal(0.0, 1.0, 8)) for gap in (0, 1, 2, 3)]
-        for each in differences(pairs, 4):
+        for each in differences(pairs, [4, 3, 2, 1]):
             sure = each.low > 0 or each.high < 0
             decided += each.verdict != "undecided"
             assert not sure or each.verdict == ("higher" if each.mean > 0 else "lower")

@@ -163,7 +163,7 @@ def test_what_the_data_do_not_decide_is_a_tie(tmp_path):
     )
     text = " ".join("".join(page.text).split())
     for part in (
-        "above the best, 95 %", "0.2 [−1.9, 2.4]undecided", "10.0 [8.0, 12.0]higher",
+        "above best, 95 %", "0.2 [−1.9, 2.4]undecided", "10.0 [8.0, 12.0]higher",
         "Corrected for 3 comparisons", "a was chosen as the best of 3 on these seeds",
     ):  # fmt: skip
         assert part in text, part

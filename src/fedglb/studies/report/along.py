@@ -243,7 +243,7 @@ def _decided(panel: Panel, line: Line, alone: FloatArray, comparisons: int) -> s
     if _too_few(panel):
         return ""
     pairs = list(zip(line.regrets, alone, strict=True))
-    found = differences(pairs, comparisons)
+    found = differences(pairs, [comparisons] * len(pairs))
     sure = sum(each.verdict in ("lower", "higher") for each in found)
     how = f"paired t, {found[0].seeds} seeds, corrected for {comparisons} comparisons"
     if sure == len(found):

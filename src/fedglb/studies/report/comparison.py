@@ -12,7 +12,13 @@ import polars as pl
 from fedglb.errors import InvalidInput, number, one_of
 from fedglb.studies.report.numerals import amount, bracketed, chance, plus_minus
 from fedglb.studies.report.page import PageTable
-from fedglb.studies.report.paired import Difference, Interval, differences, resamples
+from fedglb.studies.report.paired import (
+    Difference,
+    Interval,
+    differences,
+    resamples,
+    steps_of_holm,
+)
 from fedglb.studies.report.summary import ENOUGH, by_seed, spread
 from fedglb.studies.report.typeset import to_latex, to_markdown
 from fedglb.studies.results.tables import TOTALS, distinct, repeated
@@ -135,13 +141,11 @@ def compare(
         against = others[0]
     compared = [x for x in best_first if x != against and setting in (None, x)]
     k = len(means)
-    family = k - 1  # with one label given: it against each other setting
-    if setting is None and chosen:
-        family = k * (k - 1) // 2  # each of them could have been the best
-    elif setting is not None and not chosen:
-        family = 1
+    counts = steps_of_holm(k, chosen=chosen)
+    if setting is not None:  # one comparison, or the best of k − 1
+        counts = [float(k - 1 if chosen else 1)]
     pairs = [by_seed(runs, label, against, column) for label in compared]
-    found = differences(pairs, family, interval, level)
+    found = differences(pairs, counts, interval, level) if pairs else []
     first = {"setting": against, **{x: means[against][x] for x in ("seeds", "mean", "error")}}
     rows = [
         {
@@ -157,13 +161,12 @@ def compare(
         apart = "lower" if column == "reward" else "higher"
         ties = [each.verdict != apart and math.isfinite(each.mean) for each in found]
         bold = (0, *(i for i, tie in enumerate(ties, 1) if tie))
-    notes = _notes(found, column, against, family, interval, level)
+    notes = _notes(found, column, against, counts, interval, level)
     among = k - (setting is not None)
     if chosen and among > 1:
-        count = ", and all pairs are corrected for" if family > 1 else ""
         notes.append(
-            f"{against} was chosen as the best of {among} on these seeds: it is likely to do worse "
-            f"on new ones{count}."
+            f"{against} was chosen as the best of {among} on these seeds, which the correction "
+            "counts; it is likely to do worse on new ones."
         )
     if bold:
         notes.append("Bold: the best mean, and what is not told apart from it.")
@@ -174,30 +177,30 @@ def compare(
 
 
 def _notes(
-    found: Sequence[Difference], column: str, against: str, family: int, interval: Interval,
-    level: float,
+    found: Sequence[Difference], column: str, against: str, counts: Sequence[float],
+    interval: Interval, level: float,
 ) -> list[str]:  # fmt: skip
     """Return how the differences were computed."""
     if not found:
         return []
     percent = f"{100.0 * level:.6g} %"
     notes = [f"Difference: {column} less that of {against}, paired by seed, {percent} interval."]
-    counts = sorted({each.seeds for each in found if each.p is not None})
-    if counts:
-        seeds = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) + " seeds"
+    seeds = sorted({each.seeds for each in found if each.p is not None})
+    if seeds:
+        words = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1]))) + " seeds"
         if interval == "t":
-            notes.append(f"Paired t, two-sided, {seeds}.")
+            notes.append(f"Paired t, two-sided, {words}.")
         else:
             notes.append(
-                f"Bootstrap of the paired differences (BCa, {amount(resamples(family, level))} "
-                f"resamples), {seeds}; p: two-sided permutation test that flips their signs, which "
+                f"Bootstrap of the paired differences (BCa, {amount(resamples(counts[0], level))} "
+                f"resamples), {words}; p: two-sided permutation test that flips their signs, which "
                 "gives the verdict."
             )
-    if counts and family > 1:
+    if seeds and counts[0] > 1:
         sure = ": an interval without 0 always decides" if interval == "t" else ""
         notes.append(
-            f"Corrected for {family} comparisons: intervals hold together (Bonferroni), p is "
-            f"adjusted (Holm){sure}."
+            f"Corrected for {counts[0]:.0f} comparisons: intervals hold together (Bonferroni), p "
+            f"is adjusted (Holm){sure}."
         )
     if any(each.verdict == "too few seeds" for each in found):
         notes.append(f"Fewer than {ENOUGH} seeds that both have give no interval and no verdict.")

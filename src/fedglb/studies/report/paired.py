@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -30,98 +30,111 @@ class Difference:
     seeds: int
     mean: float
     # None with fewer than 5 seeds, a value that is not finite, or a − b the same at every seed.
-    low: float | None
-    high: float | None
-    p: float | None  # two-sided, of this comparison alone
-    adjusted: float | None  # after Holm, for all comparisons
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class _Tested:
-    """A difference before it is judged; without p, its verdict is known."""
-
-    mean: float
     low: float | None = None
     high: float | None = None
-    p: float | None = None
+    p: float | None = None  # two-sided, of this comparison alone
+    adjusted: float | None = None  # after Holm
     verdict: Verdict = "undecided"
 
 
 def differences(
     pairs: Sequence[tuple[FloatArray, FloatArray]],
-    family: int,
+    counts: Sequence[float],
     interval: Interval = "t",
     level: float = 0.95,
 ) -> list[Difference]:
     """Compare pairs of settings, given by their values at the same seeds.
 
-    `family` is the number of comparisons to correct for: these, and those that were as possible.
-    Intervals hold together at `level` (Bonferroni). Differences are decided by Holm's p, so a t
-    interval without 0 always decides; near 0 Holm may decide where the interval does not.
+    `counts` has for each step of `holm` the number of comparisons to correct for. Intervals hold
+    together at `level`: they have Bonferroni's level of the first step. Holm's p decides, so a t
+    interval without 0 always does; near 0 Holm may decide where the interval does not.
     """
-    found = [_tested(a, b, family, interval, level) for a, b in pairs]
-    adjusted = holm([1.0 if each.p is None else each.p for each in found], family)
-    made = []
-    for (a, _), each, p in zip(pairs, found, adjusted, strict=True):
-        verdict = each.verdict
-        if each.p is not None and p <= 1.0 - level:
-            verdict = "lower" if each.mean < 0.0 else "higher"
-        corrected = None if each.p is None else p
-        made.append(Difference(len(a), each.mean, each.low, each.high, each.p, corrected, verdict))
-    return made
+    found = [_tested(a, b, counts[0], interval, level) for a, b in pairs]
+    adjusted = holm([1.0 if each.p is None else each.p for each in found], counts)
+    return [
+        each if each.p is None else replace(each, adjusted=p, verdict=_verdict(each.mean, p, level))
+        for each, p in zip(found, adjusted, strict=True)
+    ]
 
 
-def holm(p: Sequence[float], family: int) -> list[float]:
-    """Return p-values adjusted by Holm's step-down; those of `family` that are not given count 1.
+def _verdict(mean: float, p: float, level: float) -> Verdict:
+    if p > 1.0 - level:
+        return "undecided"
+    return "lower" if mean < 0.0 else "higher"
+
+
+def holm(p: Sequence[float], counts: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's step-down: the least times the first count, and so on.
 
     Examples
     --------
-    >>> holm([0.01, 0.04, 0.03], 3)
+    >>> holm([0.01, 0.04, 0.03], [3, 2, 1])
     [0.03, 0.06, 0.06]
     """
     order = np.argsort(p, kind="stable")
-    steps = (family - np.arange(len(p))) * np.asarray(p, dtype=np.float64)[order]
+    steps = np.asarray(counts) * np.asarray(p, dtype=np.float64)[order]
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return [float(each) for each in adjusted]
 
 
-def resamples(family: int, level: float) -> int:
-    """Return how many resamples an interval for so many comparisons takes."""
-    return max(_RESAMPLES, math.ceil(_BEYOND * family / (1.0 - level)))
+def steps_of_holm(settings: int, *, chosen: bool) -> list[float]:
+    """Return the counts for all settings but one against that one.
+
+    If it was not `chosen` as the best on the same seeds, these are Holm's k − 1, k − 2, …, 1.
+
+    Otherwise a verdict says that a setting is not among the truly best. If r of k settings are, a
+    wrong one needs one of the r to look worse than one of the k: r (k − 1) comparisons, each in one
+    direction, which is half of a two-sided p. Closed testing, with Bonferroni for the r that are
+    left, so has the counts r (k − 1)/2, r = k, …, 2. The first one is that of all pairs.
+
+    Examples
+    --------
+    >>> steps_of_holm(4, chosen=False), steps_of_holm(4, chosen=True)
+    ([3.0, 2.0, 1.0], [6.0, 4.5, 3.0])
+    """
+    if chosen:
+        return [r * (settings - 1) / 2 for r in range(settings, 1, -1)]
+    return [float(r) for r in range(settings - 1, 0, -1)]
 
 
-def _tested(a: FloatArray, b: FloatArray, family: int, interval: Interval, level: float) -> _Tested:
+def resamples(count: float, level: float) -> int:
+    """Return how many resamples an interval takes that is corrected for so many comparisons."""
+    return max(_RESAMPLES, math.ceil(_BEYOND * count / (1.0 - level)))
+
+
+def _tested(
+    a: FloatArray, b: FloatArray, count: float, interval: Interval, level: float
+) -> Difference:
     """Return mean, interval and p of a − b."""
     n = len(a)
     if n == 0:
-        return _Tested(math.nan, verdict="too few seeds")
+        return Difference(0, math.nan, verdict="too few seeds")
     with np.errstate(invalid="ignore"):  # inf − inf
         paired = a - b
         mean = float(paired.mean())
     if not math.isfinite(mean):
-        return _Tested(math.nan)
+        return Difference(n, math.nan)
     rounding = _ROUNDING * float(np.maximum(np.abs(a), np.abs(b)).max())
     if float(np.abs(paired).max()) <= rounding:
-        return _Tested(0.0, verdict="equal")
+        return Difference(n, 0.0, verdict="equal")
     if n < ENOUGH:
-        return _Tested(mean, verdict="too few seeds")
+        return Difference(n, mean, verdict="too few seeds")
     if float(np.ptp(paired)) <= rounding:  # no spread, no interval; p as if signs were flipped
-        return _Tested(mean, p=2.0 ** (1 - n))
-    together = 1.0 - (1.0 - level) / family
+        return Difference(n, mean, p=2.0 ** (1 - n))
+    together = 1.0 - (1.0 - level) / count
     if interval == "t":
         error = float(paired.std(ddof=1)) / math.sqrt(n)
         half = error * float(stats.t.ppf((1.0 + together) / 2.0, n - 1))
         p = 2.0 * float(stats.t.sf(abs(mean) / error, n - 1))
-        return _Tested(mean, mean - half, mean + half, p)
-    count = resamples(family, level)
+        return Difference(n, mean, mean - half, mean + half, p)
+    drawn = resamples(count, level)
     ends = stats.bootstrap(
-        (paired,), np.mean, n_resamples=count, confidence_level=together, method="BCa",
+        (paired,), np.mean, n_resamples=drawn, confidence_level=together, method="BCa",
         random_state=np.random.default_rng(0),
     ).confidence_interval  # fmt: skip
     flipped = stats.permutation_test(
-        (paired,), np.mean, permutation_type="samples", vectorized=True, n_resamples=count,
+        (paired,), np.mean, permutation_type="samples", vectorized=True, n_resamples=drawn,
         random_state=np.random.default_rng(0),
     )  # fmt: skip
-    return _Tested(mean, float(ends.low), float(ends.high), float(flipped.pvalue))
+    return Difference(n, mean, float(ends.low), float(ends.high), float(flipped.pvalue))

@@ -157,7 +157,9 @@ def _plain(study: Study) -> _Content:
     if not numbers.few_seeds:
         notes += compared.notes
     if any(row.stuck for row in numbers.rows):
-        notes.append("Some runs are stuck: differences are skewed, and intervals too narrow.")
+        notes.append(
+            "Some runs are stuck: differences are skewed, and intervals may be too narrow."
+        )
     summary = {
         "table": [row.plain() for row in numbers.rows],
         "comparison": {
@@ -225,7 +227,7 @@ def _results(numbers: StudyNumbers, compared: Comparison) -> PageTable:
     enough = not numbers.few_seeds
     against = {row["setting"]: row for row in compared.frame.to_dicts()}
     first = compared.frame["setting"][0]
-    head = ["configuration", *(["regret ± s.e.", "median", "stuck", "above the best, 95 %"]
+    head = ["configuration", *(["regret ± s.e.", "median", "stuck", "above best, 95 %"]
             if enough else ["regret"]), "transfers", "scalars", "updates", "rounds", "reward",
             "front"]  # fmt: skip
     rows: list[list[str | tuple[str, str]]] = []

@@ -204,8 +204,8 @@ class SweepResult:
         Comparison
             Differences with intervals, p-values and verdicts; `to_markdown` and `to_latex` make a
             table for a paper. Intervals (Bonferroni) and p-values (Holm) are corrected for all
-            comparisons; with `against=None` for all pairs that could have been compared, because
-            the best is known only from these seeds.
+            comparisons; with `against=None` for all that could have been made, because the best is
+            known only from these seeds.
 
         Raises
         ------

@@ -57,7 +57,9 @@ class Comparison:
     @property
     def clear(self) -> bool:
         """Whether the average differs from 1 by more than its errors."""
-        return self.ratio is None or abs(self.ratio - 1.0) > ERRORS * (self.error or 0.0)
+        if self.ratio is None or self.error is None:
+            return self.ratio is None
+        return abs(self.ratio - 1.0) > ERRORS * self.error
 
     @property
     def loses(self) -> bool:
