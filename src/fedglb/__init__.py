@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from fedglb.simulation import Run, compare, load_run, simulate, to_gymnasium
     from fedglb.studies import Experiment, SweepFailed, SweepResult, read_experiment, sweep
     from fedglb.studies import load as load_sweep
+    from fedglb.studies.report.comparison import Comparison
     from fedglb.studies.report.figures.plot import plot
 
 __version__ = "0.1.0"
@@ -104,19 +105,20 @@ __version__ = "0.1.0"
 __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Adaptive", "Agent", "AgentClient", "Algorithm",
     "AsyncAgentClient", "Bank", "Bayes", "Block", "Category", "Choice", "Classification", "Client",
-    "ClientPolicy", "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed",
-    "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "Features",
-    "Fixed", "Forever", "GaussianMechanism", "GlobalUpdate", "Greedy", "Grouped", "HalfLife",
-    "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Jump", "Link", "LocalUpdate",
-    "Logged", "Logistic", "Mixture", "ModelPolicy", "Network", "Networked", "Newton", "Number",
-    "OneExchange", "OnePassRadius", "OptimisticThompson", "Outliers", "Partial", "Payload",
-    "Poisson", "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
-    "Strategy", "SweepFailed", "SweepResult", "Synthetic", "Table", "Tags", "Thompson", "Trigger",
-    "Ucb", "UniformPolicy", "World", "async_linucb", "clustered", "compare", "dislinucb",
-    "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal", "fedglb_private",
-    "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run",
-    "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
-    "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
+    "ClientPolicy", "Clustered", "Comparison", "Confidence", "Coordinator", "DataUnavailable",
+    "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment",
+    "Features", "Fixed", "Forever", "GaussianMechanism", "GlobalUpdate", "Greedy", "Grouped",
+    "HalfLife", "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Jump", "Link",
+    "LocalUpdate", "Logged", "Logistic", "Mixture", "ModelPolicy", "Network", "Networked",
+    "Newton", "Number", "OneExchange", "OnePassRadius", "OptimisticThompson", "Outliers",
+    "Partial", "Payload", "Poisson", "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded",
+    "Run", "Sigma", "Strategy", "SweepFailed", "SweepResult", "Synthetic", "Table", "Tags",
+    "Thompson", "Trigger", "Ucb", "UniformPolicy", "World", "async_linucb", "clustered", "compare",
+    "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal",
+    "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
+    "load_run", "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm",
+    "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep",
+    "to_gymnasium",
 ]  # fmt: skip
 
 
@@ -152,6 +154,7 @@ _NAMES = {
     "fedglb.service": "AgentClient AsyncAgentClient",
     "fedglb.simulation": "compare load_run Run simulate to_gymnasium",
     "fedglb.studies": "Experiment load_sweep read_experiment sweep SweepFailed SweepResult",
+    "fedglb.studies.report.comparison": "Comparison",
     "fedglb.studies.report.figures.plot": "plot",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -59,6 +59,7 @@ def test_full_is_the_file_itself(mine):
     result = fedglb("reproduce", "mine.toml", "--full", "--jobs", "1", "--out", "here", "--json")
     answer = json.loads(result.stdout)
     assert answer["report"] == "here/report.html"
+    assert answer["tables"] == ["here/table.md", "here/table.tex"]
     assert answer["headline"].startswith("2 seeds, too few to judge: FedGLB-UCB")
     again = json.loads(fedglb("report", "here", "--json").stdout)
     assert again == answer

@@ -91,7 +91,7 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the report (figures and page) of finished results.
+    """Write the report of finished results: page, figures, tables in Markdown and LaTeX.
 
     Example: fedglb report results/synthetic-quick
     """
@@ -112,6 +112,7 @@ def _answer(made: Report, *, as_json: bool) -> None:
             "report": str(made.page), "headline": made.headline,
             "verdicts": {claim.key: claim.verdict for claim in made.claims},
             "figures": [str(path) for path in made.figures],
+            "tables": [str(path) for path in made.tables],
         })  # fmt: skip
         return
     console().print(made.headline, style="bold")

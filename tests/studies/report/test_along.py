@@ -98,6 +98,38 @@ def test_no_crossing_is_said_so():
     assert "no less regret" in line(made)
 
 
+def test_the_headline_says_where_the_data_do_not_decide():
+    made = study((0.0, 1.0), [(50, 100), (99, 100)], noise=10.0)
+    assert line(made) == (
+        "FedGLB-UCB has less regret than N-UCB-GLM at every value of delay by its means; the data "
+        "decide 1 of 2 (paired t, 6 seeds, corrected for 2 comparisons)."
+    )
+    made = study((0.0, 1.0), [(50, 100), (60, 100)], noise=10.0)
+    assert line(made).endswith(
+        "at every value of delay (paired t, 6 seeds, corrected for 2 comparisons)."
+    )
+    assert "95 %" not in line(study((0.0, 1.0), [(50, 100), (150, 100)], seeds=4))
+    made = study((0.0, 1.0), [(99, 100), (101, 100)], noise=10.0)
+    assert "at delay ≈ 0.5 (95 %: the data do not decide where)" in line(made)
+    made = study((0.0, 1.0), [(50, 100), (60, 100)], seeds=4)
+    assert line(made) == (
+        "4 seeds, too few to judge: FedGLB-UCB has less regret than N-UCB-GLM at every value of "
+        "delay."
+    )
+
+
+def test_a_ratio_in_the_headline_has_its_error():
+    made = study((0.0, 1.0), [(50, 100), (60, 100)], noise=10.0)
+    (panel,) = panels(made)
+    alone = replace(panel.lines[1], values=(None,), regrets=panel.lines[1].regrets[:1])
+    ratios = replace(made, against="n-ucb-glm")
+    text = headline(ratios, [replace(panel, lines=(panel.lines[0], alone))], [[]])
+    assert text == (
+        "FedGLB-UCB has 0.5 ± 0.045 times the regret of N-UCB-GLM at delay 0 and 0.6 ± 0.045 times "
+        "the regret of N-UCB-GLM at delay 1."
+    )
+
+
 def test_the_best_setting_at_each_value_is_compared():
     made = study((0.0, 1.0), [(50, 100), (60, 100)], settings=[("b", (40.0, 200.0))])
     (panel,) = panels(made)

@@ -135,7 +135,7 @@ def test_files_and_what_the_first_line_says(whole):
     names = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
     assert names == [
         "figures/over-time.png", "figures/over-time.svg", "figures/tradeoff.png",
-        "figures/tradeoff.svg", "report.html", "summary.json",
+        "figures/tradeoff.svg", "report.html", "summary.json", "table.md", "table.tex",
     ]  # fmt: skip
     summary = json.loads(report.summary.read_text())
     assert summary["headline"] == report.headline
@@ -147,6 +147,38 @@ def test_files_and_what_the_first_line_says(whole):
         "This is a quick look: 6 seeds, 80 steps, 4 clients, 16 configurations. The full study has "
         "30 seeds, 2,000 steps, 200 clients, 46 configurations: fedglb reproduce made --full. "
         "fedglb report · made · quick"
+    )
+
+
+def test_what_the_data_do_not_decide_is_a_tie(tmp_path):
+    base = [30.0, 7.0, 100.0, 55.0, 2.0, 80.0]
+    gaps = {"a": (0, 0, 0, 0, 0, 0), "b": (1, -1, 2, -2, 1, 0.4), "c": (9, 12, 10, 11, 10, 8)}
+    made = [config(name, 10, [x + y for x, y in zip(base, gap, strict=True)], label=name)
+            for name, gap in gaps.items()]  # fmt: skip
+    report, page = written(tmp_path / "tie", *made, own=True)
+    assert report.headline == (
+        "Not decided: a has the least mean regret of 3 settings, 45.7 ± 16.2, with 10 transfers, "
+        "but 1 other is not told apart from it: b has 45.9 ± 16.4, a paired difference of 0.2 "
+        "[−1.9, 2.4] (paired t, 6 seeds, corrected for all 3 pairs)."
+    )
+    text = " ".join("".join(page.text).split())
+    for part in (
+        "above best, 95 %", "0.2 [−1.9, 2.4]undecided", "10.0 [8.0, 12.0]higher",
+        "Corrected for 3 comparisons", "a was chosen as the best of 3 on these seeds",
+    ):  # fmt: skip
+        assert part in text, part
+    assert report.page.read_text(encoding="utf-8").count('<tr class="best">') == 2
+    rows = json.loads(report.summary.read_text())["comparison"]["rows"]
+    assert [row["verdict"] for row in rows] == [None, "undecided", "higher"]
+    markdown, latex = (path.read_text(encoding="utf-8") for path in report.tables)
+    assert "| **b**   |" in markdown
+    assert "| c       |" in markdown
+    assert r"\textbf{b} & \textbf{6} &" in latex
+
+    report, _ = written(tmp_path / "sure", made[0], made[2], own=True)
+    assert report.headline == (
+        "a has the least mean regret of 2 settings, 45.7 ± 16.2, with 10 transfers. The next, c, "
+        "has 10.0 [8.5, 11.5] (paired t, 6 seeds) more."
     )
 
 

@@ -14,6 +14,7 @@ from scipy import stats
 
 from fedglb.studies.report.numerals import about, amount, factor, plus_minus, setting
 from fedglb.studies.report.page import PageTable
+from fedglb.studies.report.paired import differences
 from fedglb.studies.report.summary import ENOUGH, NAMES, paired_ratio, standard_error
 from fedglb.studies.results.study import Cell, Study
 from fedglb.typing import FloatArray
@@ -194,22 +195,19 @@ def _value(values: Sequence[float], place: float) -> float:
 def headline(study: Study, found: Sequence[Panel], crossed: Sequence[Sequence[Crossing]]) -> str:
     """Return the result in one line: of the last panel."""
     panel, own = found[-1], crossed[-1]
-    before = f"{panel.title}: " if panel.title else ""
+    before = (f"{panel.title}: " if panel.title else "") + _too_few(panel)
     if study.against:
         return before + _ratios(study, panel)
     alone = best_alone(panel)
     if alone is None or all(line.alone for line in panel.lines):
         return f"{before}Regret across {study.axis} of {len(panel.lines)} algorithms"
     talking = [line for line in panel.lines if not line.alone]
+    comparisons = len(talking) * len(panel.values)
     said = []
     for line in talking:
         parts = [
             f"{'stops paying' if c.stops else 'begins to pay'} at {study.axis} ≈ {about(c.at)}"
-            + (
-                ""
-                if c.low is None or c.high is None
-                else f" (95 %: {about(c.low)} to {about(c.high)})"
-            )
+            + _between(c, judged=not _too_few(panel))
             for c in own
             if c.name == line.name
         ]
@@ -218,20 +216,50 @@ def headline(study: Study, found: Sequence[Panel], crossed: Sequence[Sequence[Cr
         else:
             word = "less" if line.means[0] < alone[1][0].mean() else "no less"
             said.append(
-                f"{line.name} has {word} regret than {alone[0]} at every value of {study.axis}."
+                f"{line.name} has {word} regret than {alone[0]} at every value of {study.axis}"
+                f"{_decided(panel, line, alone[1], comparisons)}."
             )
     return before + " ".join(said)
+
+
+def _too_few(panel: Panel) -> str:
+    """Return in words why no difference of the panel can be judged; "" if it can."""
+    seeds = panel.lines[0].regrets.shape[1]
+    if not all(all(line.randomised) for line in panel.lines):
+        return "Without replicates, too few to judge: "
+    few = f"{seeds} seed{'s' if seeds > 1 else ''}, too few to judge: "
+    return few if seeds < ENOUGH else ""
+
+
+def _between(crossing: Crossing, *, judged: bool) -> str:
+    """Return a crossing's interval in words."""
+    if crossing.low is None or crossing.high is None:
+        return " (95 %: the data do not decide where)" if judged else ""
+    return f" (95 %: {about(crossing.low)} to {about(crossing.high)})"
+
+
+def _decided(panel: Panel, line: Line, alone: FloatArray, comparisons: int) -> str:
+    """Return at how many values a line's paired differences are decided, if not at all."""
+    if _too_few(panel):
+        return ""
+    pairs = list(zip(line.regrets, alone, strict=True))
+    found = differences(pairs, [comparisons] * len(pairs))
+    sure = sum(each.verdict in ("lower", "higher") for each in found)
+    how = f"paired t, {found[0].seeds} seeds, corrected for {comparisons} comparisons"
+    if sure == len(found):
+        return f" ({how})"
+    return f" by its means; the data decide {sure} of {len(found)} ({how})"
 
 
 def _ratios(study: Study, panel: Panel) -> str:
     """Return the ratio of the first line to the one it is compared with, at both ends."""
     first, other = panel.lines[0], _against(study, panel)
     ends = [
-        f"{'–' if share is None else factor(share)} times the regret of {other.name} at "
-        f"{study.axis} {setting(value)}"
+        f"{'–' if share is None else factor(share)}{'' if error is None else f' ± {error:.2g}'} "
+        f"times the regret of {other.name} at {study.axis} {setting(value)}"
         for k in (0, -1)
         if (value := first.values[k]) is not None
-        for share in (paired_ratio(first.regrets[k], other.regrets[0])[0],)
+        for share, error in (paired_ratio(first.regrets[k], other.regrets[0]),)
     ]
     return f"{first.name} has {' and '.join(ends)}."
 

@@ -101,3 +101,36 @@ def factor(value: float) -> str:
         return amount(value)
     shown = (f"{value:.{digits}g}" for digits in range(3, 10))
     return next((text for text in shown if float(text) != 1.0), "1")
+
+
+def bracketed(value: float | None, low: float | None, high: float | None) -> str:
+    """Return an estimate with its interval, to two digits of the interval's half width.
+
+    Examples
+    --------
+    >>> bracketed(0.613, -1.912, 3.14), bracketed(-1234.5, -1300.0, -1169.0)
+    ('0.6 [−1.9, 3.1]', '−1,234 [−1,300, −1,169]')
+    >>> bracketed(12.345, None, None), bracketed(None, None, None)
+    ('12.3', '–')
+    """
+    if value is None or low is None or high is None:
+        return amount(value)
+    half = (high - low) / 2.0
+    digits = min(max(0, 1 - math.floor(math.log10(half))), 9) if half > 0.0 else 9
+    shown = (f"{x:,.{digits}f}".replace("-", "−") for x in (value, low, high))
+    return "{} [{}, {}]".format(*shown)
+
+
+def chance(p: float | None) -> str:
+    """Return a p-value: two digits, but not below 0.001.
+
+    Examples
+    --------
+    >>> chance(0.0432), chance(0.5), chance(0.00099), chance(1.0), chance(None)
+    ('0.043', '0.50', '< 0.001', '1', '–')
+    """
+    if p is None:
+        return "–"
+    if p < 0.001:
+        return "< 0.001"
+    return "1" if p > 0.995 else f"{p:.2f}" if p >= 0.0995 else f"{p:.2g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ class PageTable:
     head: Sequence[str]
     rows: Sequence[Sequence[str | tuple[str, str]]]
     numbers_from: int = 1
+    bold: Collection[int] = ()  # rows
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,20 @@ from fedglb.errors import InvalidInput
 from fedglb.io.atomic import atomic_write
 from fedglb.studies.report import along
 from fedglb.studies.report.claims import Claim, check, check_along
+from fedglb.studies.report.comparison import Comparison, compare
 from fedglb.studies.report.figures import along as along_figure
 from fedglb.studies.report.figures import gains as gains_figure
 from fedglb.studies.report.figures import over_time, parameters, tradeoff
 from fedglb.studies.report.gains import gains
 from fedglb.studies.report.gains import table as gains_table
-from fedglb.studies.report.numerals import amount, plus_minus
+from fedglb.studies.report.numerals import amount, bracketed, plus_minus
 from fedglb.studies.report.page import Drawn, PageTable, drawn, page
-from fedglb.studies.report.summary import ENOUGH, STUCK_MEANS, StudyNumbers, spread
+from fedglb.studies.report.summary import ENOUGH, STUCK_MEANS, StudyNumbers, plain, spread
+from fedglb.studies.report.typeset import to_latex, to_markdown
 from fedglb.studies.results.study import Study
 
 PAGE, SUMMARY, FIGURES = "report.html", "summary.json", "figures"
+TABLES = {"table.md": to_markdown, "table.tex": to_latex}
 _BEST_FITTING = (
     "A best-fitting model is the fixed model that fits the mean rewards of the arms on offer best "
     "(by likelihood; least squares where it is linear), and plays the arm it predicts to be best; "
@@ -34,11 +37,15 @@ _BEST_FITTING = (
 
 @dataclass(frozen=True)
 class Report:
-    """The files written (page, `summary.json`, figures as PNG and SVG) and the headline."""
+    """The files written, and the headline.
+
+    They are the page, `summary.json`, figures as PNG and SVG, tables as Markdown and LaTeX.
+    """
 
     page: Path
     summary: Path
     figures: tuple[Path, ...]
+    tables: tuple[Path, ...]
     headline: str
     claims: tuple[Claim, ...]
 
@@ -52,11 +59,12 @@ class _Content:
     claims: tuple[Claim, ...]
     notes: Sequence[str]
     tables: Sequence[PageTable]
+    for_papers: tuple[Sequence[PageTable], Sequence[str]]  # tables and notes
     summary: dict[str, Any]
 
 
 def write_report(study: Study, folder: str | Path) -> Report:
-    """Write `report.html`, `figures/` and `summary.json`; equal studies give equal bytes."""
+    """Write page, figures, tables and `summary.json`; equal studies give equal bytes."""
     target = Path(folder)
     try:
         (target / FIGURES).mkdir(parents=True, exist_ok=True)
@@ -74,10 +82,15 @@ def write_report(study: Study, folder: str | Path) -> Report:
         for kind, content in figure.files.items():
             paths.append(target / FIGURES / f"{figure.name}.{kind}")
             atomic_write(paths[-1], content)
+    for name, typeset in TABLES.items():
+        atomic_write(target / name, typeset(*made.for_papers).encode())
     summary = json.dumps(answer, indent=1, ensure_ascii=False, allow_nan=False)
     atomic_write(target / SUMMARY, summary.encode())
     atomic_write(target / PAGE, text.encode())
-    return Report(target / PAGE, target / SUMMARY, tuple(paths), made.headline, made.claims)
+    tables = tuple(target / name for name in TABLES)
+    return Report(
+        target / PAGE, target / SUMMARY, tuple(paths), tables, made.headline, made.claims
+    )  # fmt: skip
 
 
 def _along_axis(study: Study) -> _Content:
@@ -89,7 +102,8 @@ def _along_axis(study: Study) -> _Content:
         along_figure.caption(study, found, crossed=any(crossed)),
         lambda medium: along_figure.draw(study, found, crossed, medium),
     )  # fmt: skip
-    figures, tables = [figure], [along.table(study, panel) for panel in found]
+    panels = [along.table(study, panel) for panel in found]
+    figures, tables = [figure], [*panels]
     gained = [gain for panel in found for gain in gains(panel)]
     if gained:
         figures.append(
@@ -99,7 +113,9 @@ def _along_axis(study: Study) -> _Content:
         )  # fmt: skip
         tables.append(gains_table(study, gained))
     claims = check_along(study, found)
-    notes = ["Of several settings the one with the least mean regret is shown."]
+    notes = [
+        "Of several settings the one with the least mean regret is shown, chosen on the same seeds."
+    ]
     if study.against:
         notes.append("Ratios are of mean regrets on the same seeds; their errors are paired.")
     summary = {
@@ -112,13 +128,13 @@ def _along_axis(study: Study) -> _Content:
         "gains": [gain.plain() for gain in gained],
     }  # fmt: skip
     line = along.headline(study, found, crossed)
-    return _Content(line, figures, claims, notes, tables, summary)
+    return _Content(line, figures, claims, notes, tables, (panels, notes), summary)
 
 
 def _plain(study: Study) -> _Content:
     """Return the content of a study of one sweep: trade-offs and claims."""
     numbers = StudyNumbers.of_study(study)
-    claims = check(numbers)
+    claims, compared = check(numbers), compare(numbers.runs)
     found = parameters.varied(numbers.rows, dials=study.own)
     figures = [
         drawn("tradeoff", "Communication against regret, one dot per setting",
@@ -138,15 +154,34 @@ def _plain(study: Study) -> _Content:
         notes.append(few if numbers.few_seeds else STUCK_MEANS)
     if any(str(name).startswith("best-fitting") for name in study.baselines["name"]):
         notes.append(_BEST_FITTING)
-    summary = {"table": [row.plain() for row in numbers.rows]}
-    line = headline(numbers, claims)
-    return _Content(line, figures, claims, notes, [_results(numbers)], summary)
+    if not numbers.few_seeds:
+        notes += compared.notes
+    if any(row.stuck for row in numbers.rows):
+        notes.append(
+            "Some runs are stuck: differences are skewed, and intervals may be too narrow."
+        )
+    summary = {
+        "table": [row.plain() for row in numbers.rows],
+        "comparison": {
+            "notes": compared.notes,
+            "rows": [
+                {k: plain(v) for k, v in row.items()}
+                for row in compared.frame.iter_rows(named=True)
+            ],
+        },
+    }
+    line = headline(numbers, claims, compared)
+    for_papers = [compared.table], compared.notes
+    return _Content(
+        line, figures, claims, notes, [_results(numbers, compared)], for_papers, summary
+    )
 
 
-def headline(numbers: StudyNumbers, claims: Sequence[Claim]) -> str:
+def headline(numbers: StudyNumbers, claims: Sequence[Claim], compared: Comparison) -> str:
     """Return the main result: the distance of FedGLB-UCB to One-UCB-GLM, if tested.
 
-    Otherwise, and of a sweep without a study's file, the setting with the least regret.
+    Otherwise, and of a sweep without a study's file, the setting with the least mean regret, and
+    whether the data tell it apart from the others.
     """
     few = f"{numbers.seeds} seed{'s' if numbers.seeds > 1 else ''}, too few to judge: "
     if not any(row.randomised for row in numbers.rows):
@@ -157,26 +192,52 @@ def headline(numbers: StudyNumbers, claims: Sequence[Claim]) -> str:
         judged = not numbers.few_seeds and not numbers.repeats
         verdict = f"Near One-UCB-GLM: {near.verdict}. " if judged else ""
         return f"{before}{verdict}{near.numbers['shown']}."
-    best = min(numbers.rows, key=lambda r: r.regret)
-    of = f" of {len(numbers.rows)} settings" if len(numbers.rows) > 1 else ""
+    first, *others = compared.frame.to_dicts()
+    titles = {row.label: row for row in numbers.rows}
+    best, k = titles[first["setting"]], len(numbers.rows)
+    of = f" of {k} settings" if others else ""
+    regret = plus_minus(best.regret, best.error)
+    cost = f"{amount(best.cost(numbers.measure))} {numbers.measure}"
+    text = f"{best.title} has the least mean regret{of}, {regret}, with {cost}"
+    if before or not others:
+        return f"{before}{text}."
+    ties = [row for row in others if row["verdict"] != "higher"]
+    closest = (ties or others)[0]
+    difference = bracketed(closest["difference"], closest["low"], closest["high"])
+    if closest["low"] is not None:
+        pairs = f", corrected for all {k * (k - 1) // 2} pairs" if k > 2 else ""
+        difference += f" (paired t, {closest['seeds']} seeds{pairs})"
+    other = titles[closest["setting"]]
+    if not ties:
+        return f"{text}. The next, {other.title}, has {difference} more."
+    count = f"{len(ties)} other{'s are' if len(ties) > 1 else ' is'} not told apart from it"
+    against = plus_minus(other.regret, other.error)
     return (
-        f"{before}{best.title} has the least regret{of}, {plus_minus(best.regret, best.error)}, "
-        f"with {amount(best.cost(numbers.measure))} {numbers.measure}."
+        f"Not decided: {text}, but {count}: {other.title} has {against}, a paired difference of "
+        f"{difference}."
     )
 
 
-def _results(numbers: StudyNumbers) -> PageTable:
-    """Return the numbers behind the figures; errors, medians and stuck runs from 5 seeds on."""
+def _results(numbers: StudyNumbers, compared: Comparison) -> PageTable:
+    """Return the numbers behind the figures.
+
+    Errors, medians, stuck runs and differences to the setting of the least mean regret are shown
+    from 5 seeds on.
+    """
     enough = not numbers.few_seeds
-    head = ["configuration", *(["regret ± s.e.", "median", "stuck", "95 % interval"] if enough
-            else ["regret"]), "transfers", "scalars", "updates", "rounds", "reward",
+    against = {row["setting"]: row for row in compared.frame.to_dicts()}
+    first = compared.frame["setting"][0]
+    head = ["configuration", *(["regret ± s.e.", "median", "stuck", "above best, 95 %"]
+            if enough else ["regret"]), "transfers", "scalars", "updates", "rounds", "reward",
             "front"]  # fmt: skip
-    rows = []
+    rows: list[list[str | tuple[str, str]]] = []
     for r in numbers.rows:
-        more = ["–"] * 3
+        more: list[str | tuple[str, str]] = ["–"] * 3
         if r.error is not None:
-            interval = f"{amount(r.low)} to {amount(r.high)}"
-            more = [amount(r.median), f"{r.stuck} of {r.seeds}", interval]
+            more[:2] = [amount(r.median), f"{r.stuck} of {r.seeds}"]
+        if r.label != first:
+            row = against[r.label]
+            more[2] = (bracketed(row["difference"], row["low"], row["high"]), row["verdict"])
         rows.append(
             [
                 r.title, plus_minus(r.regret, r.error), *(more if enough else []),
@@ -189,8 +250,10 @@ def _results(numbers: StudyNumbers) -> PageTable:
     )
     for b in grouped.to_dicts():
         stuck = "" if b["stuck"] is None else f"{b['stuck']} of {b['seeds']}"
-        more = [amount(b["median"]), stuck, ""] if enough else []
+        shown = [amount(b["median"]), stuck, ""] if enough else []
         cost = [""] * 4
-        rows.append([str(b["name"]), plus_minus(b["regret"], b["error"]), *more, *cost,
+        rows.append([str(b["name"]), plus_minus(b["regret"], b["error"]), *shown, *cost,
                      amount(b["reward"]), ""])  # fmt: skip
-    return PageTable("", head, rows)
+    best = {compared.frame["setting"][i] for i in compared.bold}
+    bold = [i for i, r in enumerate(numbers.rows) if r.label in best]
+    return PageTable("", head, rows, bold=bold)

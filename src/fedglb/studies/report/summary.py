@@ -97,11 +97,12 @@ class Row:
     def plain(self) -> dict[str, Any]:
         """Return the row for JSON; infinity and nan become text, because JSON has neither."""
         row = {**asdict(self), "parameter": self.parameter, "title": self.title}
-        row["settings"] = {k: _plain(v) for k, v in self.settings.items()}
-        return {k: _plain(v) for k, v in row.items()}
+        row["settings"] = {k: plain(v) for k, v in self.settings.items()}
+        return {k: plain(v) for k, v in row.items()}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return the value for JSON, which has neither infinity nor nan: they become text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -331,13 +332,16 @@ def reference(rows: tuple[Row, ...], algorithm: str) -> Row | None:
     return min((r for r in rows if r.algorithm == algorithm), key=lambda r: r.regret, default=None)
 
 
-def by_seed(runs: pl.DataFrame, ours: str, theirs: str) -> tuple[FloatArray, FloatArray]:
-    """Return the regrets of two labels at the seeds that both have: same arms, same noise."""
+def by_seed(
+    runs: pl.DataFrame, ours: str, theirs: str, column: str = "regret"
+) -> tuple[FloatArray, FloatArray]:
+    """Return the values of two labels at the seeds that both have: same arms, same noise."""
+    value = pl.col(column).cast(pl.Float64)
     first, second = (
-        runs.filter(pl.col("label") == label).select("seed", "regret") for label in (ours, theirs)
+        runs.filter(pl.col("label") == label).select("seed", value) for label in (ours, theirs)
     )
     pairs = first.join(second, on="seed", suffix="_other").sort("seed")
-    return pairs["regret"].to_numpy(), pairs["regret_other"].to_numpy()
+    return pairs[column].to_numpy(), pairs[f"{column}_other"].to_numpy()
 
 
 def standard_error(values: FloatArray) -> FloatArray:

@@ -39,6 +39,9 @@ from fedglb.studies.spec.experiment import Experiment
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedglb.studies.report.comparison import Comparison
+    from fedglb.studies.report.paired import Interval
+
 #: The tables of a sweep, by the names of `SweepResult.to_pandas`.
 SweepTable: TypeAlias = Literal["runs", "traces"]
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
@@ -168,6 +171,64 @@ class SweepResult:
         frame: pl.DataFrame = getattr(self, one_of("name", name, get_args(SweepTable)))
         whole = (c.name for c in frame.iter_columns() if c.dtype.is_integer() and c.null_count())
         return as_pandas(frame, dict.fromkeys(whole, "Int64"))
+
+    def compare(
+        self,
+        setting: str | None = None,
+        against: str | None = None,
+        column: str = "regret",
+        interval: Interval = "t",
+        level: float = 0.95,
+    ) -> Comparison:
+        """Compare settings seed by seed: at a seed all of them meet the same arms and noise.
+
+        Parameters
+        ----------
+        setting
+            Its label; None: every other setting.
+        against
+            The label of the setting to compare with; None: the best of the others by its mean,
+            which is the least, or the largest `"reward"`.
+        column
+            A total of `runs`, such as "regret".
+        interval
+            "t": paired t. "bootstrap": the BCa bootstrap of the paired differences, and p from the
+            permutation test that flips their signs; with few seeds that decides less, as it has no
+            p below 2/2ⁿ with n of them.
+        level
+            Of the intervals of all comparisons together; 1 − level is the chance of a wrong
+            verdict among all of them.
+
+        Returns
+        -------
+        Comparison
+            Differences with intervals, p-values and verdicts; `to_markdown` and `to_latex` make a
+            table for a paper. Intervals (Bonferroni) and p-values (Holm) are corrected for all
+            comparisons; with `against=None` for all that could have been made, because the best is
+            known only from these seeds.
+
+        Raises
+        ------
+        InvalidInput
+            If a label or the column is unknown, the two labels are the same, or there is no
+            other setting.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> tables = {
+        ...     "name": "example", "horizon": 30, "seeds": 5,
+        ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+        ...     "algorithm": [{"name": "n-ons-glm"}, {"name": "n-ucb-glm"}],
+        ... }
+        >>> result = fg.sweep(tables, getfixture("tmp_path") / "results", jobs=1)
+        >>> made = result.compare("N-ONS-GLM", "N-UCB-GLM")
+        >>> made.frame["setting", "verdict"].rows()
+        [('N-UCB-GLM', None), ('N-ONS-GLM', 'undecided')]
+        """
+        from fedglb.studies.report.comparison import compare  # imports SciPy
+
+        return compare(self.runs, setting, against, column, interval, level)
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks."""

@@ -142,7 +142,24 @@ def test_a_variant_that_cannot_be_compared_is_named(first, verdict, start, insid
 def test_a_narrow_win_has_the_digits_to_show_it():
     claim = held("beats-variants", *FLAT, *variant("fedglb-ucb-1", [100.5] * 4))
     assert claim.verdict == HOLDS
-    assert "with 1.005 times FedGLB-UCB’s regret" in claim.measured
+    assert "with 1.005 ± 0 times FedGLB-UCB’s regret" in claim.measured
+
+
+@pytest.mark.parametrize(("error", "verdict"), [(0.9, HOLDS), (1.1, OPEN)])
+def test_a_win_that_the_seeds_do_not_decide_is_none(error, verdict):
+    both = [config("fedglb-ucb-1", 20 + i, spread(102.0, error), updates=i + 1) for i in range(4)]
+    claim = held("beats-variants", *FLAT, *both)
+    assert claim.verdict == verdict
+    # Of one mean over a constant, the jackknife's error is the mean's.
+    assert claim.numbers["comparisons"][0]["error"] == pytest.approx(error / 100)
+    assert ("|1.02 − 1| ≤ 2 × 0.011" in claim.decided) == (verdict == OPEN)
+
+
+def test_errors_of_an_average_are_paired_by_seed():
+    """The same seeds are bad for both: the ratio hardly varies."""
+    mine = [config("fedglb-ucb", c, [60.0, 140.0], threshold=float(c)) for c in (10, 10_000)]
+    other = [config("fedglb-ucb-1", 20 + i, [61.0, 143.0], updates=i + 1) for i in range(4)]
+    assert held("beats-variants", *mine, *other).verdict == HOLDS
 
 
 def along(regrets, algorithm="fedglb-ucb"):

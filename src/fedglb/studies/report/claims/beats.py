@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, VARIANTS, Claim, verdict
 from fedglb.studies.report.claims.comparable import ERRORS
@@ -39,6 +40,8 @@ class Comparison:
     beaten: int  # settings with a lower interpolated regret of FedGLB-UCB
     #: Geometric mean of the other's regret over FedGLB-UCB's; None if a regret is not positive.
     ratio: float | None
+    #: Its standard error, by the jackknife over seeds, which are paired; None without a ratio.
+    error: float | None = None
 
     @property
     def enough(self) -> bool:
@@ -50,6 +53,13 @@ class Comparison:
         """Whether FedGLB-UCB is better at most settings, and on average."""
         average = self.ratio is None or self.ratio > 1.0
         return self.enough and average and self.beaten >= MOST * self.compared
+
+    @property
+    def clear(self) -> bool:
+        """Whether the average differs from 1 by more than its errors."""
+        if self.ratio is None or self.error is None:
+            return self.ratio is None
+        return abs(self.ratio - 1.0) > ERRORS * self.error
 
     @property
     def loses(self) -> bool:
@@ -66,7 +76,8 @@ class Comparison:
             )
         text = f"{self.other}: beaten at {self.beaten} of {self.compared} settings"
         if self.ratio is not None:
-            text += f", with {factor(self.ratio)} times {self.ours}’s regret on average"
+            error = "" if self.error is None else f" ± {self.error:.2g}"
+            text += f", with {factor(self.ratio)}{error} times {self.ours}’s regret on average"
         return text
 
     def why(self) -> str:
@@ -77,7 +88,10 @@ class Comparison:
         text += f"{percent(share)} {sign} {percent(MOST)}"
         if self.ratio is None:
             return text
-        return f"{text}, with {factor(self.ratio)} {'>' if self.ratio > 1 else '≤'} 1 times"
+        text += f", with {factor(self.ratio)} {'>' if self.ratio > 1 else '≤'} 1 times"
+        if self.clear or self.error is None:
+            return text
+        return f"{text}, but |{factor(self.ratio)} − 1| ≤ {ERRORS:g} × {self.error:.2g}"
 
     def plain(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -94,8 +108,29 @@ def _comparisons(study: StudyNumbers, *algorithms: str) -> list[Comparison]:
     made = []
     for other in study.of(*algorithms):
         same = [c for c in ours if c.variation == other.variation]
-        made += [_compared(c, other, study.measure) for c in same or ours]
+        made += [_with_error(c, other, study) for c in same or ours]
     return made
+
+
+def _with_error(ours: TradeOff, other: TradeOff, study: StudyNumbers) -> Comparison:
+    """Compare two curves, and once more without each seed."""
+    found = _compared(ours, other, study.measure)
+    rows = (*ours.rows, *other.rows)
+    own = study.runs.filter(pl.col("label").is_in([row.label for row in rows]))
+    by_label = own.pivot(on="label", index="seed", values="regret").drop_nulls()
+    n = by_label.height
+    if found.ratio is None or n < ENOUGH:
+        return found
+    ratios = []
+    for seed in by_label["seed"]:
+        means = by_label.filter(pl.col("seed") != seed).mean().row(0, named=True)
+        curves = [
+            replace(curve, rows=tuple(replace(r, regret=means[r.label]) for r in curve.rows))
+            for curve in (ours, other)
+        ]
+        ratios.append(_compared(curves[0], curves[1], study.measure).ratio)
+    error = math.sqrt((n - 1) * float(np.var([r for r in ratios if r is not None])))
+    return replace(found, error=None if None in ratios else error)
 
 
 def _compared(ours: TradeOff, other: TradeOff, measure: str) -> Comparison:
@@ -132,8 +167,9 @@ _VARIANTS = Claim(
     "Each setting of a variant within FedGLB-UCB’s range of communication is compared with "
     "FedGLB-UCB’s mean regret there (interpolated linearly in the logarithms of both); a variant "
     f"with fewer than {FEWEST} such settings is not compared. Holds if each variant that was run "
-    "is compared and loses at three quarters of its settings or more, and on the geometric mean; "
-    "does not hold if one that is compared does not; otherwise not decided.",
+    "is compared and loses at three quarters of its settings or more, and on the geometric mean "
+    f"by more than {ERRORS:g} standard errors (jackknife over seeds, which are paired); does not "
+    "hold if one that is compared does not, by the means alone; otherwise not decided.",
 )
 
 
@@ -151,12 +187,14 @@ def beats_variants(study: StudyNumbers) -> Claim:
     usable = [c for c in made if c.enough]
     lost = next((c for c in usable if not c.wins), None)
     missing = next((c for c in made if not c.enough), None)
-    word = verdict(missing is None and lost is None, lost is not None) if usable else UNTESTED
-    # The deciding variant: not beaten, or not compared, or beaten by the least.
+    close = next((c for c in usable if not c.clear), None)
+    holds = missing is None and lost is None and close is None
+    word = verdict(holds, lost is not None) if usable else UNTESTED
+    # The deciding variant: not beaten, or not compared, or not clearly, or beaten by the least.
     if lost is None and missing is not None:
         why = f"{missing.other}: {missing.compared} settings to compare < {FEWEST}"
     else:
-        why = (lost or min(usable, key=lambda c: c.beaten / c.compared)).why()
+        why = (lost or close or min(usable, key=lambda c: c.beaten / c.compared)).why()
     return _VARIANTS.tested(said, word, why, {"comparisons": [c.plain() for c in made]})
 
 
@@ -167,8 +205,9 @@ _LINEAR = Claim(
     f"difference exceeds {ERRORS:g} standard errors. At equal communication FedGLB-UCB wins if "
     "it has less regret at three quarters of DisLinUCB’s settings or more, and less on the "
     "geometric mean; it loses if it has less at a quarter of them or fewer, and more on the "
-    f"geometric mean; with fewer than {FEWEST} settings within FedGLB-UCB’s range this is left "
-    "out. Holds if FedGLB-UCB’s best setting is clearly better, and it wins at equal communication "
+    f"geometric mean, by more than {ERRORS:g} standard errors (jackknife over seeds) both times; "
+    f"with fewer than {FEWEST} settings within FedGLB-UCB’s range this is left out. "
+    "Holds if FedGLB-UCB’s best setting is clearly better, and it wins at equal communication "
     "or that is left out; does not hold if its best setting is clearly worse, or if it loses at "
     "equal communication and its best setting is not clearly better; otherwise not decided.",
 )
@@ -188,8 +227,8 @@ def beats_linear(study: StudyNumbers) -> Claim:
         best = "better" if gap > 0 else "worse"
     made = _comparisons(study, "dislinucb")
     usable = [c for c in made if c.enough]
-    agrees = bool(usable) and all(c.wins for c in usable)
-    loses = bool(usable) and all(c.loses for c in usable)
+    agrees = bool(usable) and all(c.wins and c.clear for c in usable)
+    loses = bool(usable) and all(c.loses and c.clear for c in usable)
     said = [_best_in_words(mine, other, gap, error)]
     said += [f"at equal communication {c.in_words()}" for c in made]
     said += [] if usable else ["so this rests on the best settings alone"]
