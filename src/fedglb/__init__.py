@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Outliers,
         Partial,
         Recorded,
+        Replay,
         Synthetic,
         clustered,
     )
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         Policy,
         UniformPolicy,
         evaluate,
+        replayed,
     )
     from fedglb.features import Category, Features, Number, Tags
     from fedglb.federation import Agent
@@ -107,13 +109,14 @@ __all__ = [
     "HalfLife", "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Jump", "Link",
     "LocalUpdate", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton", "Number",
     "OneExchange", "OnePassRadius", "OptimisticThompson", "Outliers", "Partial", "Poisson",
-    "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
+    "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded", "Replay", "Run", "Sigma",
     "SweepFailed", "SweepResult", "Synthetic", "Table", "Tags", "Thompson", "Trigger", "Ucb",
     "UniformPolicy", "async_linucb", "clustered", "compare", "dislinucb", "evaluate",
     "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal", "fedglb_private",
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run",
     "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
-    "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
+    "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "replayed", "simulate", "sweep",
+    "to_gymnasium",
 ]  # fmt: skip
 
 
@@ -126,11 +129,13 @@ _NAMES = {
     ),
     "fedglb.environments": (
         "Block Classification Clustered clustered Delayed Drifting Environment Grouped "
-        "Heterogeneous Jump Outliers Partial Recorded Synthetic"
+        "Heterogeneous Jump Outliers Partial Recorded Replay Synthetic"
     ),
     "fedglb.environments.datasets": "DataUnavailable load_table Table",
     "fedglb.errors": "InvalidInput",
-    "fedglb.evaluation": "ClientPolicy Estimate evaluate Logged ModelPolicy Policy UniformPolicy",
+    "fedglb.evaluation": (
+        "ClientPolicy Estimate evaluate Logged ModelPolicy Policy replayed UniformPolicy"
+    ),
     "fedglb.features": "Category Features Number Tags",
     "fedglb.federation": "Agent",
     "fedglb.links": "Identity Link Logistic Poisson Probit",

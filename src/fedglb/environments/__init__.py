@@ -11,9 +11,11 @@ from fedglb.environments.jump import Jump
 from fedglb.environments.outliers import Outliers
 from fedglb.environments.partial import Partial
 from fedglb.environments.recorded import Recorded
+from fedglb.environments.replay import Replay
 from fedglb.environments.synthetic import Synthetic
 
 __all__ = [
     "Block", "Classification", "Clustered", "Delayed", "Drifting", "Environment", "Grouped",
-    "Heterogeneous", "Jump", "Outliers", "Partial", "Recorded", "Synthetic", "clustered",
+    "Heterogeneous", "Jump", "Outliers", "Partial", "Recorded", "Replay", "Synthetic",
+    "clustered",
 ]  # fmt: skip

@@ -60,6 +60,11 @@ class Changed(Environment):
         return self.env.longest_delay
 
     @property
+    def knows_all_rewards(self) -> bool:
+        """Whether each arm has a reward."""
+        return self.env.knows_all_rewards
+
+    @property
     def draws(self) -> bool:
         """Whether the change itself depends on the seed."""
         return True

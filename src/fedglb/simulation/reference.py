@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -69,7 +70,7 @@ class ReferenceEngine(Engine):
         self.recorder.counted(t, t, self.coordinator)
 
     def _choose(self, block: Block, step: int, i: int) -> None:
-        """Let client i choose; its reward waits until it becomes known."""
+        """Let client i choose; its reward waits until it becomes known, if it ever does."""
         t, client = block.first + step, self.clients[i]
         if self.observer is not None:
             self.observer(t, i, client)
@@ -77,9 +78,14 @@ class ReferenceEngine(Engine):
         columns = np.ascontiguousarray(arms.T)
         ids = None if block.ids is None else block.ids[step, i]
         chosen = client.decide(columns, t, stream=i, names=client.names(columns, ids))
-        client.bank += chosen.charge
         arm, reward = chosen.arm, reward_of(self.env.problem, block, step, i, chosen.arm)
-        self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
+        if math.isnan(reward):  # it is not known: this is no interaction
+            return
+        client.bank += chosen.charge
+        best = means.max() if block.benchmark is None else block.benchmark[step, i]
+        weight = 1.0 if block.weights is None else float(block.weights[step, i])
+        regret = weight * float(best - means[arm])
+        self.recorder.played(t, i, chosen, regret, weight * reward)
         due = t if block.delays is None else t + int(block.delays[step, i])
         self.pending[i].append((due, chosen.row, reward))
 

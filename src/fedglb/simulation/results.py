@@ -16,7 +16,7 @@ from fedglb.privacy import PrivacyStatement
 from fedglb.protocol import Coordinator
 from fedglb.protocol.learner import Choosing, Chosen
 from fedglb.protocol.update import UpdateRecord
-from fedglb.simulation.play import Log
+from fedglb.simulation.play import BlockArrays, Log
 from fedglb.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class Run:
     ----------
     regret
         R_T: the best mean offered minus the mean chosen, summed over all
-        interactions.
+        interactions. On a log (`fg.Replay`): against what the log earned.
     reward
-        Sum of all rewards.
+        Sum of all rewards; on a log, of weighted ones.
     syncs
         Number of global updates. (For One-UCB-GLM the paper counts one per interaction.)
     rounds
@@ -71,13 +71,12 @@ class Run:
         θ* is not known); and ridge, the λ in force.
     choices
         The index of the arm that each client chose in each step, shape (T, N); −1 where a
-        client did not act.
+        client did not act, or a log does not know the reward.
     drawn
         `propensities` and `propensity_errors` side by side, up to the last choice that was random,
         shape (·, N, 2); zeros where a choice was sure.
     regrets
-        The regret of each of these choices, shape (T, N): the highest mean offered minus the mean
-        chosen; 0 where a client did not act.
+        The regret of each of these choices, shape (T, N); 0 where there is none.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
         scalars.
@@ -318,16 +317,19 @@ class Recorder:
         self.log.totals[:] += (regret, reward, 1.0)
         self.regrets[t - 1, client] = regret
 
-    def compared(self, first: int, means: FloatArray) -> None:
-        """Record the regret of each choice in the steps played from `first` on.
+    def compared(self, block: BlockArrays) -> None:
+        """Record the regret of each choice in the steps of a block.
 
-        `means` (s, N, K) are the means of all arms offered. The kernel has added up the same
-        differences; keeping them separately takes a fraction of its time.
+        The kernel has added up the same numbers; keeping them separately takes a fraction of its
+        time.
         """
-        steps = slice(first - 1, first - 1 + len(means))
-        chosen = self.log.choices[steps]
-        taken = np.take_along_axis(means, np.maximum(chosen, 0)[..., None], axis=2)[..., 0]
-        np.subtract(means.max(axis=2), taken, out=self.regrets[steps], where=chosen >= 0)
+        steps = slice(block.first - 1, block.first - 1 + len(block.means))
+        chosen, regrets = self.log.choices[steps], self.regrets[steps]
+        taken = np.take_along_axis(block.means, np.maximum(chosen, 0)[..., None], axis=2)[..., 0]
+        best = block.benchmark if block.benchmark.size else block.means.max(axis=2)
+        np.subtract(best, taken, out=regrets, where=chosen >= 0)
+        if block.weights.size:
+            np.multiply(regrets, block.weights, out=regrets)
 
     def updated(self, record: UpdateRecord, choosing: Choosing, state: LocalState) -> None:
         """Record one global update; the state is of any client with the new model."""
