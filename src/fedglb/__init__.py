@@ -49,6 +49,8 @@ if TYPE_CHECKING:
         Replay,
         Synthetic,
         clustered,
+        movielens,
+        open_bandit,
     )
     from fedglb.environments.datasets import DataUnavailable, Table
     from fedglb.environments.datasets import load as load_table
@@ -114,9 +116,10 @@ __all__ = [
     "UniformPolicy", "async_linucb", "clustered", "compare", "dislinucb", "evaluate",
     "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal", "fedglb_private",
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run",
-    "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
-    "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "replayed", "simulate", "sweep",
-    "to_gymnasium",
+    "load_sweep", "load_table", "movielens",
+    "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
+    "one_ofuglb", "one_ucb_glm", "open_bandit",
+    "plot", "read_experiment", "replayed", "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 
@@ -129,7 +132,7 @@ _NAMES = {
     ),
     "fedglb.environments": (
         "Block Classification Clustered clustered Delayed Drifting Environment Grouped "
-        "Heterogeneous Jump Outliers Partial Recorded Replay Synthetic"
+        "Heterogeneous Jump movielens open_bandit Outliers Partial Recorded Replay Synthetic"
     ),
     "fedglb.environments.datasets": "DataUnavailable load_table Table",
     "fedglb.errors": "InvalidInput",

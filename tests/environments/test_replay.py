@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
+from fedglb.studies.run.reproduce import reproduce
 
 PROBLEM = fg.Problem(3)
 ARMS = np.eye(3)
@@ -165,12 +166,18 @@ def test_what_is_refused(change, said):
         whole(fg.Replay(**given))  # norms are checked where arms are played
 
 
-def test_what_needs_all_rewards_refuses_a_log_by_name():
+def test_what_needs_all_rewards_refuses_a_log_by_name(tmp_path):
     env = fg.Replay(PROBLEM, ARMS, CHOSEN, REWARDS)
     with pytest.raises(fg.InvalidInput, match="every arm has a reward, for"):
         fg.to_gymnasium(fg.Partial(env, 0.5))
     with pytest.raises(fg.InvalidInput, match="true θ"):
         fg.Heterogeneous(env, 0.3)
+    experiment = fg.Experiment.of([fg.fedglb_auto()], env, seeds=2)
+    with pytest.raises(
+        fg.InvalidInput, match=r"Replay\(rejection\).*for searches and fixed models"
+    ):
+        reproduce(experiment, folder=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

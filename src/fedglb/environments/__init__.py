@@ -8,6 +8,8 @@ from fedglb.environments.drifting import Drifting
 from fedglb.environments.grouped import Grouped
 from fedglb.environments.heterogeneous import Heterogeneous
 from fedglb.environments.jump import Jump
+from fedglb.environments.movielens import movielens
+from fedglb.environments.open_bandit import open_bandit
 from fedglb.environments.outliers import Outliers
 from fedglb.environments.partial import Partial
 from fedglb.environments.recorded import Recorded
@@ -17,5 +19,5 @@ from fedglb.environments.synthetic import Synthetic
 __all__ = [
     "Block", "Classification", "Clustered", "Delayed", "Drifting", "Environment", "Grouped",
     "Heterogeneous", "Jump", "Outliers", "Partial", "Recorded", "Replay", "Synthetic",
-    "clustered",
+    "clustered", "movielens", "open_bandit",
 ]  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, integer, shaped, within
 from fedglb.kernels.draw import longest_arm
@@ -190,7 +192,7 @@ class Environment(ABC):
     --------
     An environment whose arms are the same in every step:
 
-    >>> from collections.abc import Iterator
+    >>> from collections.abc import Iterable, Iterator
     >>> import numpy as np
     >>> import fedglb as fg
     >>> class Coins(fg.Environment):
@@ -334,6 +336,15 @@ class Environment(ABC):
     def block_steps(self) -> int:
         """Return the maximum number of steps per block."""
         return max(1, BLOCK_NUMBERS // (self.clients * self.arms * self.problem.dim))
+
+
+def digest_of(arrays: Iterable[NDArray[Any]]) -> str:
+    """Return the SHA-256 of arrays: their types, shapes and numbers."""
+    made = hashlib.sha256()
+    for each in arrays:
+        made.update(f"{each.dtype.str} {each.shape}".encode())
+        made.update(np.ascontiguousarray(each).data)
+    return made.hexdigest()
 
 
 def all_rewards(env: Environment, use: str) -> None:

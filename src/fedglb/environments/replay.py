@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from fedglb.environments.base import Block, Environment, generator, in_range
+from fedglb.environments.base import Block, Environment, digest_of, generator, in_range
 from fedglb.errors import InvalidInput, array, instance, integer, one_of, shaped
 from fedglb.problem import Problem
 from fedglb.typing import FloatArray, IntArray
@@ -143,11 +142,11 @@ class Replay(Environment):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the log and of whose decisions they are."""
-        made = hashlib.sha256()
-        for part in (self._offers, self.chosen, self.rewards, self.propensities, self._rows):
-            made.update(f"{part.dtype.str} {part.shape}".encode())
-            made.update(np.ascontiguousarray(part).data)
-        return made.hexdigest()
+        return digest_of(self._parts())
+
+    def _parts(self) -> Iterator[NDArray[Any]]:
+        """Yield the arrays that the digest is of."""
+        yield from (self._offers, self.chosen, self.rewards, self.propensities, self._rows)
 
     def facts(self) -> dict[str, Any]:
         """Return the size and the digest of the log, and the method, as JSON values."""
