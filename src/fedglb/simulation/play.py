@@ -133,6 +133,7 @@ def play(
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
     X, y, all_means = borrow(learners.X), borrow(learners.y), borrow(block.means)
     named, no_names, all_names = names.size > 0, np.empty(0), borrow(names)
+    weighted, compared = block.weights.size > 0, block.benchmark.size > 0
     work, factor = borrow(scratch.work), borrow(scratch.factor)
     outcome, terms = borrow(scratch.outcome), borrow(radius_terms)
     for s in range(step, stop):
@@ -162,14 +163,14 @@ def play(
                 mean, best = means[arm], means[0]
                 for j in range(1, means.shape[0]):
                     best = max(best, means[j])
-                if block.benchmark.size > 0:
+                if compared:
                     best = block.benchmark[s, i]
                 if block.rewards.size > 0:
                     reward = block.rewards[s, i, arm]
                 else:
                     reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
                 if not math.isnan(reward):  # else it is not known: this is no interaction
-                    weight = block.weights[s, i] if block.weights.size > 0 else 1.0
+                    weight = block.weights[s, i] if weighted else 1.0
                     log.choices[t - 1, i] = arm
                     learners.banks[k] += outcome[CHARGE]
                     if outcome[PROBABILITY] != 1.0:
