@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from dataclasses import dataclass
 
@@ -52,6 +53,17 @@ def test_decisions_are_dealt_in_turn_or_by_whose_they_are():
     assert_array_equal(rows.T[named["active"].T], [1, 5, 0, 2, 3, 6, 4])
     # the regret compares with the mean reward of the client's own part
     assert_array_equal(named["benchmark"], [[0.0, 0.5, 1.0]] * 4)
+
+
+def test_later_changes_of_the_arrays_have_no_effect():
+    arms, chosen = np.broadcast_to(ARMS, (7, 3, 3)).copy(), np.array(CHOSEN)
+    rewards, p = np.array(REWARDS), np.full(7, 0.5)
+    env = fg.Replay(PROBLEM, arms, chosen, rewards, p)
+    before = whole(env)
+    for each in (arms, chosen, rewards, p):
+        each[:] = 0
+    for name, values in whole(env).items():
+        assert_array_equal(values, before[name])
 
 
 def test_the_size_of_a_block_changes_nothing(monkeypatch):
@@ -197,6 +209,31 @@ def test_blocks_are_checked(change, said):
     block["rewards"] = np.broadcast_to(block["rewards"], (2, 1, 3))
     with pytest.raises(fg.InvalidInput, match=said):
         fg.Block(1, **block).checked(fg.Problem(1), 1)
+
+
+def test_weights_without_a_benchmark():
+    """A block of drawn rewards may weigh interactions, too."""
+
+    class Weighed(fg.Recorded):
+        def blocks(self, horizon, seed):
+            for block in super().blocks(horizon, seed):
+                yield dataclasses.replace(block, weights=weights)
+
+    rng = np.random.default_rng(4)
+    arms, means, weights = (
+        rng.uniform(-0.5, 0.5, (9, 2, 4, 3)),
+        rng.random((9, 2, 4)),
+        rng.random((9, 2)),
+    )
+    given = PROBLEM, arms, means, rng.random((9, 2))
+    for engine in ("compiled", "reference"):
+        plain = fg.simulate(FIRST, fg.Recorded(*given), engine=engine)
+        run = fg.simulate(FIRST, Weighed(*given), engine=engine)
+        assert_array_equal(run.choices, plain.choices)
+        assert_array_equal(run.regrets, weights * plain.regrets)
+        assert run.regret == pytest.approx(run.regrets.sum())
+        earned = np.diff(plain.trace["reward"], prepend=0.0)
+        assert 0.0 < run.reward < earned.sum()
 
 
 # -- recorded rewards without means --------------------------------------------------------------

@@ -192,7 +192,7 @@ class Environment(ABC):
     --------
     An environment whose arms are the same in every step:
 
-    >>> from collections.abc import Iterable, Iterator
+    >>> from collections.abc import Iterator
     >>> import numpy as np
     >>> import fedglb as fg
     >>> class Coins(fg.Environment):

@@ -98,7 +98,7 @@ class Replay(Environment):
         instance("problem", problem, Problem, "fg.Problem(dim=10)")
         one_of("method", method, get_args(ReplayMethod))
         self.problem, self.method = problem, method
-        self.rewards = array("rewards", rewards, (None,))
+        self.rewards = array("rewards", rewards, (None,)).copy()
         in_range("rewards", self.rewards, problem)
         n = len(self.rewards)
         self._offers = _offers(arms, n, problem.dim)
@@ -218,12 +218,12 @@ def probabilities(name: str, values: ArrayLike, n: int, allowed: str) -> FloatAr
 def _offers(arms: ArrayLike, n: int, dim: int) -> FloatArray:
     allowed = f"the same number K of arms in all decisions: shape ({n}, K, {dim}) or (K, {dim})"
     try:
-        given = np.asarray(arms, dtype=np.float64)
-    except ValueError:  # lists of different lengths
-        raise InvalidInput("arms", "arrays of different shapes", allowed) from None
+        given = np.array(arms, dtype=np.float64, order="C")
+    except (TypeError, ValueError):  # also lists of different lengths
+        raise InvalidInput("arms", "no array of numbers", allowed) from None
     if given.ndim not in (2, 3):
         raise InvalidInput("arms.shape", given.shape, allowed)
-    return array("arms", given, (None, dim) if given.ndim == 2 else (n, None, dim)).copy()
+    return array("arms", given, (None, dim) if given.ndim == 2 else (n, None, dim))
 
 
 def _clients(clients: int | ArrayLike, n: int) -> IntArray:

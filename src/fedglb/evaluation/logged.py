@@ -211,6 +211,8 @@ class Logged:
     def replay(self, clients: int | ArrayLike = 1, method: ReplayMethod = "rejection") -> Replay:
         """Return an environment that offers the decisions again.
 
+        It takes propensities that are estimates for exact ones.
+
         Parameters
         ----------
         clients
