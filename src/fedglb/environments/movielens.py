@@ -240,7 +240,7 @@ def _padded(rows: list[IntArray]) -> IntArray:
 
 
 def distinct(uniforms: FloatArray, counts: IntArray) -> IntArray:
-    """Return m different indices below each of some counts, from uniforms (*counts.shape, m).
+    """Return m different indices below each of some counts, from uniforms (…, m).
 
     All sets are equally likely: Floyd's algorithm (Bentley and Floyd, 1987, *A Sample of
     Brilliance*). Index j is drawn from the first count − m + j + 1 ones, and if it is taken, it is

@@ -163,7 +163,7 @@ class Replay(Environment):
         Returns
         -------
         array
-            Shape (*rows.shape, K, d).
+            Shape (…, K, d), after the shape of `rows`.
         """
         if self._offers.ndim == 3:
             return self._offers[rows]
