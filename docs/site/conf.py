@@ -72,6 +72,7 @@ docs/operate
 docs/privacy
 docs/research
 docs/strategies
+docs/data
 docs/api
 docs/reference
 docs/theory

@@ -49,8 +49,11 @@ if TYPE_CHECKING:
         Outliers,
         Partial,
         Recorded,
+        Replay,
         Synthetic,
         clustered,
+        movielens,
+        open_bandit,
     )
     from fedglb.environments.datasets import DataUnavailable, Table
     from fedglb.environments.datasets import load as load_table
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
         Policy,
         UniformPolicy,
         evaluate,
+        replayed,
     )
     from fedglb.features import Category, Features, Number, Tags
     from fedglb.federation import Agent
@@ -112,13 +116,13 @@ __all__ = [
     "LocalUpdate", "Logged", "Logistic", "Mixture", "ModelPolicy", "Network", "Networked",
     "Newton", "Number", "OneExchange", "OnePassRadius", "OptimisticThompson", "Outliers",
     "Partial", "Payload", "Poisson", "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded",
-    "Run", "Sigma", "Strategy", "SweepFailed", "SweepResult", "Synthetic", "Table", "Tags",
-    "Thompson", "Trigger", "Ucb", "UniformPolicy", "World", "async_linucb", "clustered", "compare",
-    "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_personal",
-    "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
-    "load_run", "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm",
-    "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep",
-    "to_gymnasium",
+    "Replay", "Run", "Sigma", "Strategy", "SweepFailed", "SweepResult", "Synthetic", "Table",
+    "Tags", "Thompson", "Trigger", "Ucb", "UniformPolicy", "World", "async_linucb", "clustered",
+    "compare", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
+    "fedglb_personal", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
+    "fedglb_ucb_3", "fedlinucb", "load_run", "load_sweep", "load_table", "movielens", "n_ecolog",
+    "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "open_bandit",
+    "plot", "read_experiment", "replayed", "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 
@@ -132,11 +136,14 @@ _NAMES = {
     "fedglb.algorithms.strategy": "Payload Strategy World",
     "fedglb.environments": (
         "Block Classification Clustered clustered Delayed Drifting Environment Grouped "
-        "Heterogeneous Jump Network Networked Outliers Partial Recorded Synthetic"
+        "Heterogeneous Jump movielens Network Networked open_bandit Outliers Partial Recorded "
+        "Replay Synthetic"
     ),
     "fedglb.environments.datasets": "DataUnavailable load_table Table",
     "fedglb.errors": "InvalidInput",
-    "fedglb.evaluation": "ClientPolicy Estimate evaluate Logged ModelPolicy Policy UniformPolicy",
+    "fedglb.evaluation": (
+        "ClientPolicy Estimate evaluate Logged ModelPolicy Policy replayed UniformPolicy"
+    ),
     "fedglb.features": "Category Features Number Tags",
     "fedglb.federation": "Agent",
     "fedglb.links": "Identity Link Logistic Poisson Probit",

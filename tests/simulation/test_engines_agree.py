@@ -330,6 +330,46 @@ def test_recorded_streams(name, rewards, active, monkeypatch):
     assert_array_equal(np.isnan(run.propensities), ~known)
 
 
+def log_of_the_past(method):
+    """A log whose policy prefers the first arm; clients differ in their number of decisions."""
+    rng, n = np.random.default_rng(6), T * N * 3
+    arms = rng.standard_normal((n, 3, D))
+    arms /= np.linalg.norm(arms, axis=2, keepdims=True)
+    chosen = np.where(rng.random(n) < 0.4, 0, rng.integers(0, 3, n))
+    return fg.Replay(
+        LINKS["logistic"], arms, chosen, rng.integers(0, 2, n), np.where(chosen == 0, 0.6, 0.2),
+        clients=np.minimum(rng.integers(0, N + 1, n), N - 1), method=method,
+    )  # fmt: skip
+
+
+@pytest.mark.some(36)
+@pytest.mark.parametrize("method", ["rejection", "weights"])
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("name", [*ALGORITHMS, *(f"FedGLB-Mix, {rule}" for rule in RULES)])
+def test_logs(name, method, late, monkeypatch):
+    """Rewards that are not known, weights, and regret against a benchmark."""
+    monkeypatch.setattr("fedglb.environments.base.BLOCK_NUMBERS", 5 * N * 3 * D)
+    env = log_of_the_past(method)
+    if late:
+        env = fg.Partial(fg.Delayed(env, (0, 3)), 0.8)
+    run = agree(*play(EVERY[name], env, horizon=env.horizon))
+    acted = run.choices >= 0
+    assert 0.05 < acted.mean() < 0.5
+    assert_array_equal(np.isnan(run.propensities[~acted]), True)
+    assert_array_equal(run.regrets[~acted], 0.0)
+    assert run.regret == pytest.approx(run.regrets.sum())
+    assert run.table("interactions").height == acted.sum()
+
+
+def test_logs_of_arms_with_effects():
+    """An arm that recurs has an effect of its own, of its matches alone."""
+    log = log_of_the_past("weights")
+    env = fg.Replay(LINKS["logistic"], np.eye(3), log.chosen, log.rewards, clients=N)
+    reference, compiled = play(fg.fedglb_auto(), env, horizon=60)
+    agree(reference, compiled)
+    assert reference.coordinator.model.effects.size > 2
+
+
 @pytest.mark.parametrize("name", PRIVATE)
 def test_the_noise_of_privacy_is_there_and_follows_the_seed(name):
     env = fg.Synthetic(LINKS["logistic"], N, K)

@@ -115,7 +115,7 @@ def test_updates_say_what_happened():
     run = fg.simulate(fg.fedglb_ucb(0.5, fg.Newton()), ENV, 40, seed=1)
     assert run.updates.columns == [
         "t", "client", "n", "rounds", "gradient_norm", "gap", "projected", "alpha",
-        "theta_star_inside", "ridge",
+        "theta_star_inside", "ridge", "seconds", "seconds_to_all",
     ]  # fmt: skip
     n = run.updates["n"].to_numpy()
     t, i = run.updates["t"].to_numpy(), run.updates["client"].to_numpy()

@@ -72,7 +72,15 @@ def test_stored_names_and_what_is_private(name, tmp_path):
         ]  # fmt: skip
         facts = json.loads(archive.read("run.json"))
     private = [] if run.privacy is None else ["privacy"]
-    assert list(facts) == ["format", "totals", "parameters", "caveats", *private, "software"]
+    assert list(facts) == [
+        "format",
+        "arrays",
+        "totals",
+        "parameters",
+        "caveats",
+        *private,
+        "software",
+    ]
     if private:
         again = fg.load_run(tmp_path / "a.run").privacy
         assert (repr(again), str(again)) == (repr(run.privacy), str(run.privacy))

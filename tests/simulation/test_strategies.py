@@ -298,3 +298,27 @@ def test_what_a_strategy_raises_comes_out():
 
     with pytest.raises(KeyError, match="mine"):
         play(Script(observe=fails))
+
+
+@pytest.mark.parametrize("method", ["rejection", "weights"])
+def test_on_a_log_a_strategy_counts_as_an_algorithm_that_plays_the_same(method):
+    rng = np.random.default_rng(5)
+    arms = rng.uniform(-0.5, 0.5, (200, 5, 3))
+    chosen, rewards = rng.integers(0, 5, 200), rng.integers(0, 2, 200).astype(float)
+    env = fg.Replay(PROBLEM, arms, chosen, rewards, np.full(200, 0.2), clients=4, method=method)
+    algorithm = fg.simulate(fg.n_ucb_glm(choice=fg.Greedy()), env, seed=1)
+    (block,) = env.checked_blocks(50, 1)
+    learned = []
+    strategy = Script(
+        # what the algorithm has played, else an arm whose reward is not known
+        choose=lambda player, arms, t: (
+            k if (k := algorithm.choices[t - 1, player.i]) >= 0
+            else int(np.isnan(block.rewards[t - 1, player.i]).argmax())
+        ),
+        observe=lambda player, arm, reward, t: learned.append(reward),
+    )  # fmt: skip
+    run = fg.simulate(strategy, env, seed=1)
+    assert 10 < (run.choices >= 0).sum() == len(learned) < 150
+    assert np.array_equal(run.choices, algorithm.choices)
+    assert run.trace["regret", "reward"].equals(algorithm.trace["regret", "reward"])
+    assert np.array_equal(run.regrets, algorithm.regrets)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedglb.environments.network import Network
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, integer, shaped, within
@@ -25,7 +27,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 #: The purposes of random numbers; a new one comes last, because their order makes the streams.
 Role: TypeAlias = Literal[
     "parameter", "arms", "noise", "clients", "drift", "delays", "participation", "groups",
-    "outliers", "network",
+    "outliers", "acceptance", "network",
 ]  # fmt: skip
 
 
@@ -54,6 +56,13 @@ class Block:
     ids
         The arms' ids, whole numbers ≥ 0 of shape (s, N, K): arms of one id may have an effect of
         their own. None: arms recur where their features do.
+    weights
+        How much the regret and the reward of each interaction count, numbers ≥ 0 of shape (s, N);
+        the client learns the plain reward. None: 1.
+    benchmark
+        What the mean chosen is compared with for the regret, shape (s, N); None: the highest mean
+        on offer. With a benchmark, rewards may be nan, not known: then the choice of such an arm
+        is no interaction, and the client learns nothing from it.
 
     Examples
     --------
@@ -73,6 +82,8 @@ class Block:
     active: BoolArray | None = None
     delays: IntArray | None = None
     ids: IntArray | None = None
+    weights: FloatArray | None = None
+    benchmark: FloatArray | None = None
 
     def checked(self, problem: Problem, clients: int) -> Block:
         """Check the block and return it in the layout of the engines.
@@ -98,20 +109,23 @@ class Block:
         """
         arms = _as_played(self.arms, (None, clients, None, problem.dim))
         offered = arms.shape[:3]
-        means = shaped("means", self.means, offered)
         if (self.uniforms is None) == (self.rewards is None):
             given = "none" if self.uniforms is None else "both"
             allowed = "exactly one of uniforms (T, N) and rewards (T, N, K)"
             raise InvalidInput("uniforms and rewards", given, allowed)
         uniforms = rewards = None
-        if self.uniforms is not None:
+        if self.rewards is not None:
+            unknown = self.benchmark is not None
+            rewards = shaped("rewards", self.rewards, offered)
+            in_range("rewards", rewards, problem, unknown)
+            means = shaped("means", self.means, offered)
+            finite("means", np.where(np.isnan(rewards), 0.0, means) if unknown else means)
+        else:
+            means = shaped("means", self.means, offered)
+            in_range("means", means, problem)
+            assert self.uniforms is not None
             uniforms = array("uniforms", self.uniforms, offered[:2])
             within("uniforms", uniforms, 0.0, math.nextafter(1.0, 0.0), "numbers in [0, 1)")
-            in_range("means", means, problem)
-        if self.rewards is not None:
-            finite("means", means)
-            rewards = shaped("rewards", self.rewards, offered)
-            in_range("rewards", rewards, problem)
         mask = self.active
         if mask is not None and (mask.dtype != np.bool_ or mask.shape != offered[:2]):
             given = f"{mask.dtype} array of shape {mask.shape}"
@@ -124,7 +138,15 @@ class Block:
         if ids is not None and (ids.dtype.kind not in "iu" or ids.shape != offered):
             given = f"{ids.dtype} array of shape {ids.shape}"
             raise InvalidInput("ids", given, f"whole numbers of shape {offered}")
-        return Block(self.first, arms, means, uniforms, rewards, mask, late, ids)
+        weights, benchmark = self.weights, self.benchmark
+        if weights is not None:
+            weights = array("weights", weights, offered[:2])
+            within("weights", weights, 0.0, math.inf, "numbers >= 0")
+        if benchmark is not None:
+            benchmark = array("benchmark", benchmark, offered[:2])
+        return Block(
+            self.first, arms, means, uniforms, rewards, mask, late, ids, weights, benchmark
+        )
 
 
 def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:
@@ -140,13 +162,17 @@ def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:
     return columns.transpose(0, 1, 3, 2)
 
 
-def in_range(name: str, values: FloatArray, problem: Problem) -> None:
-    """Raise unless all values ("means" or "rewards") are finite and in the range of the link."""
+def in_range(name: str, values: FloatArray, problem: Problem, unknown: bool = False) -> None:
+    """Raise unless all values ("means" or "rewards") are finite and in the range of the link.
+
+    With `unknown`, some may be nan.
+    """
     low, high = problem.link.support
+    least, most = max(low, -_LARGEST), min(high, _LARGEST)
     # one look at the ends: NaN is no number between them
-    if not (max(low, -_LARGEST) <= values.min() and values.max() <= min(high, _LARGEST)):
+    if not (least <= values.min() and values.max() <= most):
         allowed = f"{name} in [{low:g}, {high:g}], the range of the {problem.link.name} link"
-        within(name, finite(name, values), low, high, allowed)
+        within(name, values if unknown else finite(name, values), least, most, allowed)
 
 
 class Environment(ABC):
@@ -208,6 +234,11 @@ class Environment(ABC):
     @property
     def randomised(self) -> bool:
         """Whether runs depend on the seed; where they do not, seeds are no replicates."""
+        return True
+
+    @property
+    def knows_all_rewards(self) -> bool:
+        """Whether each arm has a reward; a log knows that of the arm played only."""
         return True
 
     @abstractmethod
@@ -311,6 +342,22 @@ class Environment(ABC):
     def block_steps(self) -> int:
         """Return the maximum number of steps per block."""
         return max(1, BLOCK_NUMBERS // (self.clients * self.arms * self.problem.dim))
+
+
+def digest_of(arrays: Iterable[NDArray[Any]]) -> str:
+    """Return the SHA-256 of arrays: their types, shapes and numbers."""
+    made = hashlib.sha256()
+    for each in arrays:
+        made.update(f"{each.dtype.str} {each.shape}".encode())
+        made.update(np.ascontiguousarray(each).data)
+    return made.hexdigest()
+
+
+def all_rewards(env: Environment, use: str) -> None:
+    """Raise unless each arm has a reward, which `use` needs."""
+    if not env.knows_all_rewards:
+        allowed = f"an environment in which every arm has a reward, for {use}: a log knows few"
+        raise InvalidInput("env", env.described(), allowed)
 
 
 def generator(seed: int, role: Role) -> np.random.Generator:

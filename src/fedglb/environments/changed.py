@@ -66,6 +66,11 @@ class Changed(Environment):
         return self.env.network
 
     @property
+    def knows_all_rewards(self) -> bool:
+        """Whether each arm has a reward."""
+        return self.env.knows_all_rewards
+
+    @property
     def draws(self) -> bool:
         """Whether the change itself depends on the seed."""
         return True

@@ -27,7 +27,9 @@ class Recorded(Environment):
         float32, are scaled to norm 1.
     means
         Mean reward of each arm, shape (T, N, K). The regret of a choice is the highest mean
-        offered minus the mean chosen.
+        offered minus the mean chosen. None: the rewards are the means, so the regret of a choice
+        is the highest reward offered minus its reward. This counts luck as well: not even the best
+        policy has regret 0.
     uniforms
         Numbers in [0, 1), shape (T, N): the reward of arm k for client i in row t is
         link.sample(means[t, i, k], uniforms[t, i]).
@@ -43,7 +45,7 @@ class Recorded(Environment):
     ------
     InvalidInput
         If a shape or a value is invalid, or not exactly one of `uniforms` and `rewards` is
-        present.
+        present, or `uniforms` without means.
 
     Examples
     --------
@@ -53,13 +55,20 @@ class Recorded(Environment):
     >>> env = fg.Recorded(fg.Problem(dim=1), arms, np.full((4, 2, 3), 0.5), np.zeros((4, 2)))
     >>> fg.simulate(fg.n_ons_glm(), env).reward
     8.0
+
+    Rewards of which no means are known:
+
+    >>> env = fg.Recorded(fg.Problem(dim=1), arms, rewards=np.eye(3)[[[0, 1], [2, 0]] * 2])
+    >>> run = fg.simulate(fg.n_ons_glm(), env)
+    >>> run.regret + run.reward
+    8.0
     """
 
     def __init__(
         self,
         problem: Problem,
         arms: ArrayLike,
-        means: ArrayLike,
+        means: ArrayLike | None = None,
         uniforms: ArrayLike | None = None,
         *,
         rewards: ArrayLike | None = None,
@@ -68,6 +77,11 @@ class Recorded(Environment):
     ) -> None:
         instance("problem", problem, Problem, "fg.Problem(dim=10)")
         self.problem = problem
+        if means is None:
+            if rewards is None:
+                allowed = "mean rewards, which `uniforms` needs, or `rewards` in their place"
+                raise InvalidInput("means", None, allowed)
+            means = rewards
         self._all = Block(
             1,
             _copy("arms", arms),

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from fedglb.environments.replay import ReplayMethod
 from fedglb.errors import InvalidInput, instance, integer, number, one_of
 from fedglb.evaluation.logged import Logged
 from fedglb.evaluation.policies import PlainPolicy, Policy, probabilities
@@ -20,7 +21,7 @@ Method: TypeAlias = Literal["dr", "ips", "snips", "dm"]
 Interval: TypeAlias = Literal["normal", "proven"]
 
 #: With fewer effective samples than this a normal interval is not to be trusted.
-_FEW = 200
+FEW = 200
 #: So many standard errors from 1 the mean weight may be.
 _FAR = 3.0
 
@@ -45,7 +46,7 @@ class Estimate:
         (Σw)²/Σw² with the weights w = π(a)/p: the effective number of the policy's own decisions
         in the log. For "dm", which has no weights, n.
     method
-        "dr", "ips", "snips" or "dm".
+        "dr", "ips", "snips" or "dm"; of `fg.replayed`, "rejection" or "weights".
     caveats
         What is not proven about it, and what in the log speaks against it, one sentence each.
 
@@ -63,7 +64,7 @@ class Estimate:
     confidence: float
     samples: int
     effective_samples: float
-    method: Method
+    method: Method | ReplayMethod
     caveats: tuple[str, ...] = field(repr=False)
 
     def __str__(self) -> str:
@@ -161,8 +162,7 @@ def evaluate(
     instance("logged", logged, Logged, "fg.Logged.from_run(run, env)")
     one_of("method", method, get_args(Method))
     one_of("interval", interval, get_args(Interval))
-    if not 0.0 < number("confidence", confidence) < 1.0:
-        raise InvalidInput("confidence", confidence, "a number > 0 and < 1, e.g. 0.95")
+    check_level(confidence)
     if clip is not None:
         number("clip", clip, above=0.0)
     if method == "dm" and clip is not None:
@@ -218,8 +218,7 @@ def evaluate(
         above, below = lower_bound(w * shares, alpha), lower_bound(w * (1.0 - shares), alpha)
         found = (low + (high - low) * above, low + (high - low) * (1.0 - below))
     else:
-        reach = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * error
-        found = (value - reach, value + reach)
+        found = normal_interval(value, error, confidence)
     effective = float(n) if method == "dm" else float(w.sum() ** 2 / (w @ w))
     caveats = (
         *_about_the_interval(method, interval, found, effective),
@@ -227,6 +226,18 @@ def evaluate(
         *logged.caveats,
     )
     return Estimate(value, error, found, confidence, n, effective, method, caveats)
+
+
+def check_level(confidence: float) -> None:
+    """Raise unless this is the level of an interval."""
+    if not 0.0 < number("confidence", confidence) < 1.0:
+        raise InvalidInput("confidence", confidence, "a number > 0 and < 1, e.g. 0.95")
+
+
+def normal_interval(value: float, error: float, confidence: float) -> tuple[float, float]:
+    """Return the interval of an estimate with a standard error, by the normal law."""
+    reach = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * error
+    return value - reach, value + reach
 
 
 def lower_bound(terms: FloatArray, alpha: float) -> float:
@@ -272,12 +283,23 @@ def _about_the_interval(
     notes = ["the interval is asymptotic: the normal law for a mean of many terms"]
     if method == "dm":
         notes.append("the direct method is right only if the reward model is")
-    elif effective < _FEW:
+    elif effective < FEW:
         notes.append(
             f"only about {effective:.0f} decisions of the log are like this policy's: too few for "
             "the normal law"
         )
     return tuple(notes)
+
+
+def about_the_mean_weight(w: FloatArray) -> list[str]:
+    """Return what speaks against weights whose mean should be 1."""
+    mean, error = float(w.mean()), float(w.std(ddof=1)) / math.sqrt(w.size)
+    if abs(mean - 1.0) <= _FAR * error + 1e-9:
+        return []
+    return [
+        f"the weights have mean {mean:.3g} ± {error:.2g} where 1 is expected: the policy plays "
+        "arms that the log (almost) never plays, or the propensities are wrong"
+    ]
 
 
 def _about_the_weights(
@@ -292,12 +314,8 @@ def _about_the_weights(
             f"{100 * lost:.3g} % of what the policy plays, the log could not play, as another arm "
             f"had propensity 1: {rest}"
         )
-    mean, error = float(w.mean()), float(w.std(ddof=1)) / math.sqrt(n)
-    if method != "dm" and lost <= 1e-9 and abs(mean - 1.0) > _FAR * error + 1e-9:
-        notes.append(
-            f"the weights have mean {mean:.3g} ± {error:.2g} where 1 is expected: the policy plays "
-            "arms that the log (almost) never plays, or the propensities are wrong"
-        )
+    if method != "dm" and lost <= 1e-9:
+        notes += about_the_mean_weight(w)
     estimated = int(np.count_nonzero(logged.propensity_errors > 0.0))
     if method != "dm" and estimated:
         notes.append(

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedglb.environments import Environment
+from fedglb.environments import Block, Environment, Replay
 from fedglb.environments.base import in_range
-from fedglb.errors import InvalidInput, array, instance, shaped
+from fedglb.environments.replay import ReplayMethod, chosen_arms, probabilities
+from fedglb.errors import InvalidInput, array, instance
 from fedglb.problem import Problem
 from fedglb.simulation import Run
-from fedglb.typing import FloatArray, IntArray
+from fedglb.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,15 +78,10 @@ class Logged:
         self.problem, self.caveats = problem, tuple(caveats)
         self.arms = _offers(arms, problem.dim)
         n = len(self.arms)
-        self.chosen = _chosen(chosen, self.arms)
+        self.chosen = chosen_arms(chosen, np.array([len(offer) for offer in self.arms]))
         self.rewards = array("rewards", rewards, (n,))
         in_range("rewards", self.rewards, problem)
-        p = shaped("propensities", propensities, (n,))
-        wrong = np.flatnonzero(~((p > 0.0) & (p <= 1.0 + 1e-12)))
-        if wrong.size:
-            row = int(wrong[0])
-            raise InvalidInput(("propensities", row), float(p[row]), _WITH_PROPENSITY)
-        self.propensities = np.minimum(p, 1.0)
+        self.propensities = probabilities("propensities", propensities, n, _WITH_PROPENSITY)
         self.propensity_errors = np.zeros(n)
         if propensity_errors is not None:
             self.propensity_errors = array("propensity_errors", propensity_errors, (n,))
@@ -123,27 +119,14 @@ class Logged:
         """
         instance("run", run, Run, "fg.simulate(fg.fedglb_auto(), env, horizon=100)")
         instance("env", env, Environment, "the one that the run was made with")
-        (T, N), link, R = run.choices.shape, env.problem.link, env.problem.R
-        for name, ours in {"clients": N, "arms": run.parameters["arms"]}.items():
-            if getattr(env, name) != ours:
-                raise InvalidInput(f"env.{name}", getattr(env, name), f"{ours}, as in the run")
-        arms, rewards, earned = [], [], np.zeros(T)
-        for block in env.checked_blocks(T, int(run.parameters["seed"])):
-            first, last = block.first - 1, block.first - 1 + block.arms.shape[0]
-            choices = run.choices[first:last]
-            acted, mine = choices >= 0, np.maximum(choices, 0)[..., None]
-            if block.rewards is not None:
-                got = np.take_along_axis(block.rewards, mine, axis=2)[..., 0]
-            else:
-                assert block.uniforms is not None
-                means = np.take_along_axis(block.means, mine, axis=2)[..., 0]
-                got = np.asarray(link.sample(means, block.uniforms, R))
+        arms, rewards = [], []
+        for block, acted, got in interactions(run, env):
+            if block.weights is not None:
+                allowed = 'fg.Replay(…, method="rejection"): with weights, the choices that count '
+                allowed += "are not those that the algorithm would make"
+                raise InvalidInput("env", env.described(), allowed)
             arms.append(block.arms[acted])
             rewards.append(got[acted])
-            earned[first:last] = np.where(acted, got, 0.0).sum(axis=1)
-        if not np.allclose(np.cumsum(earned), run.trace["reward"], rtol=1e-9, atol=1e-9):
-            allowed = "the environment of the run: the rewards differ"
-            raise InvalidInput("env", env, allowed)
         acted = run.choices >= 0
         return cls(
             env.problem, np.concatenate(arms), run.choices[acted], np.concatenate(rewards),
@@ -225,6 +208,46 @@ class Logged:
             observed["propensity"].to_numpy(), observed["propensity_error"].to_numpy(), caveats,
         )  # fmt: skip
 
+    def replay(self, clients: int | ArrayLike = 1, method: ReplayMethod = "rejection") -> Replay:
+        """Return an environment that offers the decisions again.
+
+        It takes propensities that are estimates for exact ones.
+
+        Parameters
+        ----------
+        clients
+            N, or whose decision each is: as in `fg.Replay`.
+        method
+            "rejection" or "weights".
+
+        Returns
+        -------
+        Replay
+            The environment.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument is invalid, or decisions differ in their number of arms.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fedglb as fg
+        >>> arms = np.broadcast_to(np.eye(2), (4, 2, 2))
+        >>> log = fg.Logged(fg.Problem(dim=2), arms, [0, 1, 0, 1], [1, 0, 1, 1], [0.5] * 4)
+        >>> fg.simulate(fg.fedglb_auto(), log.replay(clients=2)).choices.shape
+        (2, 2)
+        """
+        if isinstance(self.arms, list):
+            counts = sorted({len(offer) for offer in self.arms})
+            allowed = f"one number of arms in all decisions, not {counts[0]} to {counts[-1]}"
+            raise InvalidInput("arms", f"{len(counts)} numbers of them", allowed)
+        return Replay(
+            self.problem, self.arms, self.chosen, self.rewards, self.propensities,
+            clients=clients, method=method,
+        )  # fmt: skip
+
     def __len__(self) -> int:
         return len(self.arms)
 
@@ -260,6 +283,35 @@ class Logged:
         return np.stack([offer[arm] for offer, arm in zip(self.arms, self.chosen, strict=True)])
 
 
+def interactions(run: Run, env: Environment) -> Iterator[tuple[Block, BoolArray, FloatArray]]:
+    """Yield the blocks of a run, which choices count, and the rewards of all choices, (s, N) each.
+
+    Raises `InvalidInput` where the run was made with another environment.
+    """
+    instance("run", run, Run, "fg.simulate(fg.fedglb_auto(), env, horizon=100)")
+    instance("env", env, Environment, "the one that the run was made with")
+    (T, N), link, R = run.choices.shape, env.problem.link, env.problem.R
+    for name, ours in {"clients": N, "arms": run.parameters["arms"]}.items():
+        if getattr(env, name) != ours:
+            raise InvalidInput(f"env.{name}", getattr(env, name), f"{ours}, as in the run")
+    earned = np.zeros(T)
+    for block in env.checked_blocks(T, int(run.parameters["seed"])):
+        first, last = block.first - 1, block.first - 1 + block.arms.shape[0]
+        choices = run.choices[first:last]
+        acted, mine = choices >= 0, np.maximum(choices, 0)[..., None]
+        if block.rewards is not None:
+            got = np.take_along_axis(block.rewards, mine, axis=2)[..., 0]
+        else:
+            assert block.uniforms is not None
+            means = np.take_along_axis(block.means, mine, axis=2)[..., 0]
+            got = np.asarray(link.sample(means, block.uniforms, R))
+        counted = got if block.weights is None else block.weights * got
+        earned[first:last] = np.where(acted, counted, 0.0).sum(axis=1)
+        yield block, acted, got
+    if not np.allclose(np.cumsum(earned), run.trace["reward"], rtol=1e-9, atol=1e-9):
+        raise InvalidInput("env", env, "the environment of the run: the rewards differ")
+
+
 def _kept_offers(frame: pl.DataFrame) -> dict[str, ArrayLike]:
     """Return the arms offered by decision, as an agent has kept them."""
     kept = frame.filter(frame["outcome"] == "observed")
@@ -277,14 +329,3 @@ def _offers(arms: ArrayLike | Sequence[ArrayLike], dim: int) -> FloatArray | lis
         raise InvalidInput("arms", arms, f"one array of shape (K, {dim}) per decision")
     offers = [array(f"arms[{row}]", offer, (None, dim)) for row, offer in enumerate(arms)]
     return np.stack(offers) if len({len(offer) for offer in offers}) == 1 else offers
-
-
-def _chosen(chosen: object, arms: FloatArray | list[FloatArray]) -> IntArray:
-    found = np.asarray(chosen)
-    if found.shape != (len(arms),) or found.dtype.kind not in "iu":
-        given = f"{found.dtype} array of shape {found.shape}"
-        raise InvalidInput("chosen", given, f"whole numbers in an array of shape ({len(arms)},)")
-    for row, (arm, offer) in enumerate(zip(found, arms, strict=True)):
-        if not 0 <= arm < len(offer):
-            raise InvalidInput(("chosen", row), int(arm), f"an index from 0 to {len(offer) - 1}")
-    return found.astype(np.int64)

@@ -82,6 +82,8 @@ def block_arrays(block: Block) -> BlockArrays:
         if block.delays is None
         else np.ascontiguousarray(block.delays, dtype=np.int64),
         ids=np.empty((0, 0, 0), dtype=np.int64) if block.ids is None else block.ids,
+        weights=np.empty((0, 0)) if block.weights is None else _flat(block.weights),
+        benchmark=np.empty((0, 0)) if block.benchmark is None else _flat(block.benchmark),
     )
 
 
@@ -195,7 +197,7 @@ class CompiledEngine(Engine):
                 self._count(t - 2)
                 self._update(t - 1, None)
         self._count(first + steps - 1)
-        self.recorder.compared(first, block.means)
+        self.recorder.compared(block)
 
     def _names(self, block: BlockArrays) -> FloatArray:
         """Return the arms' names, shape (s, N, K); empty where arms have no effects."""

@@ -34,6 +34,8 @@ class BlockArrays(NamedTuple):
     active: BoolArray  # clients that act, (s, N); empty: all
     delays: IntArray  # of rewards, in steps, (s, N)
     ids: IntArray  # of arms, (s, N, K); empty: they have none
+    weights: FloatArray  # of interactions, (s, N); empty: 1
+    benchmark: FloatArray  # what regret compares with, (s, N); empty: the highest mean on offer
 
 
 class KernelParams(NamedTuple):
@@ -131,6 +133,7 @@ def play(
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
     X, y, all_means = borrow(learners.X), borrow(learners.y), borrow(block.means)
     named, no_names, all_names = names.size > 0, np.empty(0), borrow(names)
+    weighted, compared = block.weights.size > 0, block.benchmark.size > 0
     work, factor = borrow(scratch.work), borrow(scratch.factor)
     outcome, terms = borrow(scratch.outcome), borrow(radius_terms)
     for s in range(step, stop):
@@ -160,34 +163,38 @@ def play(
                 mean, best = means[arm], means[0]
                 for j in range(1, means.shape[0]):
                     best = max(best, means[j])
+                if compared:
+                    best = block.benchmark[s, i]
                 if block.rewards.size > 0:
                     reward = block.rewards[s, i, arm]
                 else:
                     reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
-                log.choices[t - 1, i] = arm
-                learners.banks[k] += outcome[CHARGE]
-                if outcome[PROBABILITY] != 1.0:
-                    log.last_drawn[0] = t
-                    log.propensities[t - 1, i, 0] = outcome[PROBABILITY]
-                    log.propensities[t - 1, i, 1] = outcome[ERROR]
-                log.totals[0] += best - mean
-                log.totals[1] += reward
-                log.totals[2] += 1.0
-                if places == 0:
-                    for j in range(arms.shape[0]):
-                        X[k, n, j] = arms[j, arm]
-                    if named:
-                        X[k, n, arms.shape[0]] = work[NAME, arm]
-                    y[k, n] = reward
-                    n += 1
-                else:
-                    place = t % places
-                    for j in range(arms.shape[0]):
-                        pending.X[i, place, j] = arms[j, arm]
-                    if named:
-                        pending.X[i, place, arms.shape[0]] = work[NAME, arm]
-                    pending.y[i, place] = reward
-                    pending.due[i, place] = t + block.delays[s, i]
+                if not math.isnan(reward):  # else it is not known: this is no interaction
+                    weight = block.weights[s, i] if weighted else 1.0
+                    log.choices[t - 1, i] = arm
+                    learners.banks[k] += outcome[CHARGE]
+                    if outcome[PROBABILITY] != 1.0:
+                        log.last_drawn[0] = t
+                        log.propensities[t - 1, i, 0] = outcome[PROBABILITY]
+                        log.propensities[t - 1, i, 1] = outcome[ERROR]
+                    log.totals[0] += weight * (best - mean)
+                    log.totals[1] += weight * reward
+                    log.totals[2] += 1.0
+                    if places == 0:
+                        for j in range(arms.shape[0]):
+                            X[k, n, j] = arms[j, arm]
+                        if named:
+                            X[k, n, arms.shape[0]] = work[NAME, arm]
+                        y[k, n] = reward
+                        n += 1
+                    else:
+                        place = t % places
+                        for j in range(arms.shape[0]):
+                            pending.X[i, place, j] = arms[j, arm]
+                        if named:
+                            pending.X[i, place, arms.shape[0]] = work[NAME, arm]
+                        pending.y[i, place] = reward
+                        pending.due[i, place] = t + block.delays[s, i]
             for age in range(places - 1, -1, -1):  # rewards that become known now, oldest first
                 place = (t - age) % places
                 if pending.due[i, place] == t:

@@ -11,6 +11,7 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.protocol import Client
+from fedglb.protocol.learner import Chosen
 from fedglb.protocol.messages import (
     BITS,
     ClientId,
@@ -76,17 +77,18 @@ class ReferenceEngine(Stepwise, Engine):
         """Return client i."""
         return self.clients[i]
 
-    def choose(self, block: Block, step: int, i: int) -> tuple[int, FloatArray]:
+    def choose(self, block: Block, step: int, i: int) -> Chosen:
         """Let client i choose by its rule."""
         t, client = block.first + step, self.clients[i]
         if self.observer is not None:
             self.observer(t, i, client)
         columns = np.ascontiguousarray(block.arms[step, i].T)
         ids = None if block.ids is None else block.ids[step, i]
-        chosen = client.decide(columns, t, stream=i, names=client.names(columns, ids))
-        client.bank += chosen.charge
-        self.recorder.chose(t, i, chosen.arm, chosen.propensity, chosen.propensity_error)
-        return chosen.arm, chosen.row
+        return client.decide(columns, t, stream=i, names=client.names(columns, ids))
+
+    def played(self, i: int, chosen: Chosen) -> None:
+        """Charge the bank of client i."""
+        self.clients[i].bank += chosen.charge
 
     def learn(self, i: int, known: list[tuple[FloatArray, float]], t: int) -> None:
         """Let client i learn, and request an update if its trigger fires after the last sample."""

@@ -13,10 +13,10 @@ import polars as pl
 from fedglb.errors import InvalidInput, one_of
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy import PrivacyStatement
-from fedglb.protocol.learner import Choosing
+from fedglb.protocol.learner import Choosing, Chosen
 from fedglb.protocol.messages import Ledger
 from fedglb.protocol.update import UpdateRecord
-from fedglb.simulation.play import Log
+from fedglb.simulation.play import BlockArrays, Log
 from fedglb.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ class Run:
     ----------
     regret
         R_T: the best mean offered minus the mean chosen, summed over all
-        interactions.
+        interactions. On a log (`fg.Replay`): against what the log earned.
     reward
-        Sum of all rewards.
+        Sum of all rewards; on a log, of weighted ones.
     syncs
         Number of global updates. (For One-UCB-GLM the paper counts one per interaction.)
     rounds
@@ -76,13 +76,12 @@ class Run:
         that gets it has it (null if that is after the last step).
     choices
         The index of the arm that each client chose in each step, shape (T, N); −1 where a
-        client did not act.
+        client did not act, or a log does not know the reward.
     drawn
         `propensities` and `propensity_errors` side by side, up to the last choice that was random,
         shape (·, N, 2); zeros where a choice was sure.
     regrets
-        The regret of each of these choices, shape (T, N): the highest mean offered minus the mean
-        chosen; 0 where a client did not act.
+        The regret of each of these choices, shape (T, N); 0 where there is none.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
         scalars, bits.
@@ -320,28 +319,29 @@ class Recorder:
         self.regrets = np.zeros((horizon, clients))  # of each choice
         self.parameter = parameter
 
-    def chose(self, t: int, client: int, arm: int, propensity: float, error: float) -> None:
-        """Record a choice."""
-        self.log.choices[t - 1, client] = arm
-        if propensity != 1.0:
-            self.log.propensities[t - 1, client] = propensity, error
+    def played(self, t: int, client: int, chosen: Chosen, regret: float, reward: float) -> None:
+        """Record one interaction."""
+        self.log.choices[t - 1, client] = chosen.arm
+        if chosen.propensity != 1.0:
+            made = (chosen.propensity, chosen.propensity_error)
+            self.log.propensities[t - 1, client] = made
             self.log.last_drawn[0] = t
-
-    def rewarded(self, t: int, client: int, regret: float, reward: float) -> None:
-        """Record what a choice brought."""
         self.log.totals[:] += (regret, reward, 1.0)
         self.regrets[t - 1, client] = regret
 
-    def compared(self, first: int, means: FloatArray) -> None:
-        """Record the regret of each choice in the steps played from `first` on.
+    def compared(self, block: BlockArrays) -> None:
+        """Record the regret of each choice in the steps of a block.
 
-        `means` (s, N, K) are the means of all arms offered. The kernel has added up the same
-        differences; keeping them separately takes a fraction of its time.
+        The kernel has added up the same numbers; keeping them separately takes a fraction of its
+        time.
         """
-        steps = slice(first - 1, first - 1 + len(means))
-        chosen = self.log.choices[steps]
-        taken = np.take_along_axis(means, np.maximum(chosen, 0)[..., None], axis=2)[..., 0]
-        np.subtract(means.max(axis=2), taken, out=self.regrets[steps], where=chosen >= 0)
+        steps = slice(block.first - 1, block.first - 1 + len(block.means))
+        chosen, regrets = self.log.choices[steps], self.regrets[steps]
+        taken = np.take_along_axis(block.means, np.maximum(chosen, 0)[..., None], axis=2)[..., 0]
+        best = block.benchmark if block.benchmark.size else block.means.max(axis=2)
+        np.subtract(best, taken, out=regrets, where=chosen >= 0)
+        if block.weights.size:
+            np.multiply(regrets, block.weights, out=regrets)
 
     def updated(self, record: UpdateRecord) -> dict[str, Any]:
         """Record one global update; return its row, to be completed by `describe`."""

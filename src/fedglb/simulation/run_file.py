@@ -39,8 +39,10 @@ _DAMAGE = (
 
 def write_run(run: Run, path: Path) -> None:
     """Write a run to a file atomically."""
+    arrays = {name: getattr(run, name) for name in ARRAYS if getattr(run, name) is not None}
     facts = {
         "format": FORMAT,
+        "arrays": list(arrays),
         "totals": {name: getattr(run, name) for name in TOTALS},
         "parameters": run.parameters,
         "caveats": run.caveats,
@@ -54,12 +56,10 @@ def write_run(run: Run, path: Path) -> None:
             content = io.BytesIO()
             getattr(run, name).write_parquet(content)
             archive.writestr(f"{name}.parquet", content.getvalue())
-        for name in ARRAYS:
-            array = getattr(run, name)
-            if array is not None:
-                content = io.BytesIO()
-                np.save(content, array, allow_pickle=False)
-                archive.writestr(f"{name}.npy", content.getvalue())
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.save(content, array, allow_pickle=False)
+            archive.writestr(f"{name}.npy", content.getvalue())
     try:
         atomic_write(path, buffer.getvalue())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -126,11 +126,9 @@ def _run(archive: zipfile.ZipFile, facts: dict[str, Any]) -> Run:
     tables: dict[str, Any] = {
         name: pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet"))) for name in TABLES
     }
-    there = set(archive.namelist())
     arrays: dict[str, Any] = {
         name: np.load(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
-        for name in ARRAYS
-        if name != "theta" or "theta.npy" in there
+        for name in facts["arrays"]
     }
     return Run(
         **{name: facts["totals"][name] for name in TOTALS},

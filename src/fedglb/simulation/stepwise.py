@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
 from fedglb.environments import Block, Environment
 from fedglb.problem import Problem
+from fedglb.protocol.learner import Chosen
 from fedglb.protocol.messages import Ledger
 from fedglb.simulation.post import Post
 from fedglb.simulation.results import Recorder
@@ -38,8 +40,11 @@ class Stepwise(ABC):
         self.post = Post(self.env.network, clients, self.seed)
 
     @abstractmethod
-    def choose(self, block: Block, step: int, i: int) -> tuple[int, FloatArray]:
-        """Let client i choose in a step of a block; return the arm, and what it will learn of."""
+    def choose(self, block: Block, step: int, i: int) -> Chosen:
+        """Let client i choose in a step of a block."""
+
+    def played(self, i: int, chosen: Chosen) -> None:
+        """Note that a choice of client i is an interaction; nothing by default."""
 
     @abstractmethod
     def learn(self, i: int, known: list[tuple[FloatArray, float]], t: int) -> None:
@@ -71,12 +76,7 @@ class Stepwise(ABC):
         self.deliver()
         for i in range(self.env.clients):
             if block.active is None or block.active[step, i]:
-                arm, row = self.choose(block, step, i)
-                reward = reward_of(self.env.problem, block, step, i, arm)
-                means = block.means[step, i]
-                self.recorder.rewarded(t, i, float(means.max() - means[arm]), reward)
-                due = t if block.delays is None else t + int(block.delays[step, i])
-                self.pending[i].append((due, row, reward))
+                self._play(block, step, i)
             if known := self._known(i, t):
                 self.learn(i, known, t)
                 self.deliver()
@@ -84,6 +84,21 @@ class Stepwise(ABC):
         self.deliver()
         self.recorder.stepped(t)
         self.recorder.counted(t, t, *self.communication())
+
+    def _play(self, block: Block, step: int, i: int) -> None:
+        """Let client i choose; its reward waits until it becomes known, if it ever does."""
+        t, chosen = self.t, self.choose(block, step, i)
+        reward = reward_of(self.env.problem, block, step, i, chosen.arm)
+        if math.isnan(reward):  # it is not known: this is no interaction
+            return
+        self.played(i, chosen)
+        means = block.means[step, i]
+        best = means.max() if block.benchmark is None else block.benchmark[step, i]
+        weight = 1.0 if block.weights is None else float(block.weights[step, i])
+        regret = weight * float(best - means[chosen.arm])
+        self.recorder.played(t, i, chosen, regret, weight * reward)
+        due = t if block.delays is None else t + int(block.delays[step, i])
+        self.pending[i].append((due, chosen.row, reward))
 
     def deliver(self) -> None:
         """Handle what has arrived by now."""

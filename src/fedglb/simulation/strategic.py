@@ -11,6 +11,7 @@ import numpy as np
 from fedglb.algorithms.strategy import Payload, Strategy, World, payloads, size
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
+from fedglb.protocol.learner import Chosen
 from fedglb.protocol.messages import Ledger
 from fedglb.simulation.engine import described_run
 from fedglb.simulation.results import Recorder, Run
@@ -38,7 +39,7 @@ class StrategyEngine(Stepwise):
         self._since: float | None = None  # when what the next global update answers was sent
         self._on_the_way: dict[int, list[Any]] = {}  # by update: its row, start, clients without it
 
-    def choose(self, block: Block, step: int, i: int) -> tuple[int, FloatArray]:
+    def choose(self, block: Block, step: int, i: int) -> Chosen:
         """Let client i choose."""
         t, arms = block.first + step, np.ascontiguousarray(block.arms[step, i])
         given = self.clients[i].choose(arms.copy(), t)
@@ -49,9 +50,8 @@ class StrategyEngine(Stepwise):
         if not 0 <= arm < len(arms):
             allowed = f"the index of an arm, 0 … {len(arms) - 1}"
             raise InvalidInput(self._call(i, f"choose(arms, t={t})"), given, allowed)
-        # whether the choice was drawn, and how probable it was, only the strategy knows
-        self.recorder.chose(t, i, arm, math.nan, math.nan)
-        return arm, arms[arm]
+        unknown = math.nan  # whether the choice was drawn, and how: only the strategy knows
+        return Chosen(arm, unknown, unknown, unknown, unknown, 0.0, arms[arm])
 
     def learn(self, i: int, known: list[tuple[FloatArray, float]], t: int) -> None:
         """Let client i learn."""

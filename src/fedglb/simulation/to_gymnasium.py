@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedglb.environments import Environment
+from fedglb.environments.base import all_rewards
 from fedglb.errors import InvalidInput, instance, integer
 from fedglb.simulation.simulate import known_horizon
 from fedglb.typing import FloatArray
@@ -66,6 +67,7 @@ def to_gymnasium(
     (2, False, False)
     """
     instance("env", env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
+    all_rewards(env, "fg.to_gymnasium")
     if client is not None:
         client = integer("client", client, at_least=0, at_most=env.clients - 1)
     steps = known_horizon(env, horizon)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fedglb.environments.base import all_rewards
 from fedglb.errors import InvalidInput, relocated, under
 from fedglb.io.atomic import atomic_write, exclusive_lock
 from fedglb.simulation.compiled import is_compiled
@@ -146,7 +147,10 @@ class _Work:
         return write_report(about.study(cells, baselines), self.place)
 
     def _read(self, tables: dict[str, Any]) -> Experiment:
-        return self.plan.read(tables, lambda text: self.tell(text, None))
+        experiment = self.plan.read(tables, lambda text: self.tell(text, None))
+        with under("environment", source=self.plan.source):
+            all_rewards(experiment.env, "searches and fixed models (fg.sweep takes any)")
+        return experiment
 
     def _run(self, sweep: Sweep, text: str) -> SweepResult:
         self.tell(text, None)

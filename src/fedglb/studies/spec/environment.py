@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -123,7 +124,8 @@ def _from_function(table: dict[str, Any], problem: Any) -> Environment:
         if not is_own(name):
             raise InvalidInput("name", name, 'a function, as "package.module:function"')
         known = takes(find("name", name))
-    if "problem" in known:
+    makes_it = problem is None and known.get("problem", inspect.Parameter.empty) is None
+    if "problem" in known and not makes_it:
         made = _problem(problem)
         table["problem"] = made if isinstance(made, Problem) else _built(made)
     elif problem is not None:
