@@ -40,7 +40,7 @@ def no_figures():
     """Figures take most of the time of a small study; `test_axis.py` and `report/` draw them."""
 
     def nothing(name, alt, caption, draw):
-        return Drawn(name, alt, caption, {"svg": b"<svg/>"}, {})
+        return Drawn(name, alt, caption, {f"{name}.svg": b"<svg/>"}, {})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedglb.studies.report.report.drawn", nothing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -40,7 +41,7 @@ _WORDS: dict[str, str] = {
 }  # fmt: skip
 #: What is no setting: runs of one curve may differ in it, or it follows from the others.
 _NO_SETTING = ("seed", "engine", "randomised")
-_ROOM = 0.55  # the share of a figure's height that title and legend may take
+_ROOM = 0.6  # the share of a figure's height that title and legend may take
 _ALLOWED = "runs, e.g. fg.simulate(...), a list of them, {'a': [run, run]} or a sweep's result"
 
 
@@ -301,10 +302,9 @@ def _drawn(
             height += 0.0 if figsize else key
             room += key
         if figsize and room > _ROOM * height:
-            least = (
-                f"a height of {room / _ROOM:.1f} inches or more: title and legend need {room:.1f}"
-            )
-            raise InvalidInput("figsize", figsize, least)
+            least = math.ceil(10 * room / _ROOM) / 10
+            allowed = f"a height of {least} inches or more, for title, legend and curves"
+            raise InvalidInput("figsize", figsize, allowed)
         figure.set_size_inches(width, height)
     return figure
 
