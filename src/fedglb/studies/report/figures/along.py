@@ -183,14 +183,15 @@ def draw_charts(charts: Sequence[Chart], title: str, medium: Medium = WIDE) -> F
         if any(line.best is not None for chart in charts for line in chart.lines):
             ring = Look(medium.soft, "o", "", "none")
             handles.append(handle(ring, "least regret of the curve", size=_RING))
-        across = 1 if medium.narrow else min(len(charts), _ACROSS)
-        down = -(-len(charts) // across)
+        count = len(charts)
+        across = 1 if medium.narrow else 2 if count == 4 else min(count, _ACROSS)
+        down = -(-count // across)
         one = 2.9 if medium.narrow else 4.2 if across == 1 else 3.5
         figure = framed(medium, title, handles, down * one)
         grid = figure.subplots(down, across, squeeze=False).ravel()
         for axes, chart in zip(grid, charts, strict=False):
             _chart(axes, chart, drawn, medium.width / across - _BESIDE)
-        for axes in grid[len(charts) :]:
+        for axes in grid[count:]:
             axes.remove()
     return figure
 

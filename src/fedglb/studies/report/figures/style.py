@@ -30,12 +30,12 @@ _SHORT = 8  # characters of a line that is not made shorter
 _LINE = 1.6  # the height of a line of text with its space, in sizes of the font
 #: Of a legend, in sizes of its font: the line before a text, and the spaces around it.
 _KEY, _PAD, _BETWEEN = 3.2, 0.8, 1.4
-#: Replacements of colours on a dark page, where black and dark blue would be invisible.
+#: Replacements of colours on a dark page: lighter, and as far from each other.
 _ON_DARK = {
-    "#000000": "#f0f0f0", "#666666": "#a9a9a9", "#444444": "#c4c4c4", "#999999": "#7d8590",
-    "#0072B2": "#4da6e0", "#D55E00": "#f28241", "#009E73": "#2fc79b", "#9A1FE0": "#c88bf5",
-    "#6B2F12": "#c08a6a", "#00008A": "#8f9bff", "#004D3D": "#a5e0cf", "#450057": "#e0b3ee",
-    "white": "#14171b", "black": "#f0f0f0",
+    "#000000": "#f0f0f0", "#444444": "#c4c4c4", "#666666": "#888470", "#999999": "#b8b8b8",
+    "#0072B2": "#0289c5", "#D55E00": "#db6f2f", "#009E73": "#46d2a3", "#56B4E9": "#8ed5ff",
+    "#9A1FE0": "#dc83ff", "#6B2F12": "#bc8659", "#B6A254": "#c5af68", "#003D31": "#94c8b2",
+    "#00008A": "#5a74fc", "#450057": "#e0b3ee", "white": "#14171b", "black": "#f0f0f0",
 }  # fmt: skip
 
 
@@ -133,7 +133,7 @@ LOOKS = {
     "n-ons-glm": Look("#666666", "X", (0, (1, 2))),
     "fedglb-auto": Look("#9A1FE0", "h", (0, (9, 1.5))),
     "fedglb-personal": Look("#6B2F12", "d", (0, (10, 1.5))),
-    "fedglb-private": Look("#004D3D", "p", (0, (2, 1)), "white"),
+    "fedglb-private": Look("#003D31", "p", (0, (2, 1)), "white"),
     "fedglb-mix": Look("#B6A254", "p", (0, (3, 1, 3, 1, 1, 1))),
     "fedglb-iterate": Look("#00008A", "d", (0, (6, 1, 2, 1)), "white"),
     "fedlinucb": Look("#56B4E9", "<", (0, (3, 1.5)), "white"),
@@ -152,7 +152,7 @@ _LINES: tuple[Dashes, ...] = (
 )  # fmt: skip
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#9A1FE0", "#6B2F12",
-    "#B6A254", "#004D3D", "#444444",
+    "#B6A254", "#003D31", "#444444",
 )  # fmt: skip
 _INSIDES = ("white", "#c4c4c4", "", "#F0E442")
 
@@ -254,6 +254,7 @@ def saved(
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, metadata=metadata[kind])
             files[kind] = buffer.getvalue()
+            figure.set_layout_engine("none")  # all kinds have the places of the first
     return files
 
 
