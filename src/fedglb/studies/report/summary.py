@@ -217,8 +217,9 @@ def numbers_apart(parameters: Mapping[str, Any]) -> dict[str, float | str | None
             numbers = _NUMBER.findall(value)
             made[key] = rest.strip() or " ".join(name for name, _ in numbers)
             for name, number in numbers:
-                taken = name in made or name in parameters
-                made[f"{key} {name}" if taken else name] = float(number)
+                while name in made or name in parameters:
+                    name = f"{key} {name}"
+                made[name] = float(number)
     return made
 
 
@@ -235,7 +236,7 @@ def _variation(algorithm: str, settings: Mapping[str, float | str], dial: str | 
         if isinstance(value, str):
             usual = key != "solver" and value == defaults(algorithm).get(key)
             if value not in ("", *settings) and not usual:
-                words.append(value)
+                words.append(f"{key}={value}" if value in ("True", "False") else value)
         elif key != dial and key not in DIALS:
             words.append(f"{key}={setting(value)}")
     return " ".join(words)

@@ -420,5 +420,6 @@ def test_curves_differ_in_more_than_colour():
     made = looks(named)
     assert len({(own.marker, str(own.line)) for own in list(made.values())[:8]}) == 8
     assert len({(own.marker, str(own.line)) for own in list(made.values())[8:]}) == 8
+    assert looks([("x", "FedGLB-Auto"), ("y", "mine")])["x"] == LOOKS["fedglb-auto"]  # a label
     settings = [setting_look(i) for i in range(12)]
     assert len({own.marker for own in settings}) == 12

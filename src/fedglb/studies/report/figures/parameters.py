@@ -10,6 +10,7 @@ import numpy as np
 
 from fedglb.studies.report.figures.along import Chart, ChartLine, draw_charts
 from fedglb.studies.report.figures.style import WIDE, Medium, algorithm_looks
+from fedglb.studies.report.numerals import setting
 from fedglb.studies.report.summary import DIALS, Row
 from fedglb.studies.results.study import Study
 
@@ -47,9 +48,10 @@ def varied(rows: Sequence[Row], title: str = "", *, without: str = "") -> tuple[
     """Return the parameters that are varied within an algorithm, but for one."""
     made = []
     for key in dict.fromkeys(key for row in rows for key in row.settings if key != without):
+        texts = any(isinstance(row.settings.get(key), str) for row in rows)
         curves, most = {}, 1
         for algorithm in dict.fromkeys(row.algorithm for row in rows):
-            groups = _by_value([row for row in rows if row.algorithm == algorithm], key)
+            groups = _by_value([row for row in rows if row.algorithm == algorithm], key, texts)
             if len(groups) > 1:
                 best = {value: min(own, key=lambda r: r.regret) for value, own in groups.items()}
                 curves[algorithm] = list(best.items())
@@ -60,14 +62,14 @@ def varied(rows: Sequence[Row], title: str = "", *, without: str = "") -> tuple[
     return tuple(made)
 
 
-def _by_value(rows: Sequence[Row], key: str) -> dict[float | str, list[Row]]:
-    """Return an algorithm's rows by the value of a parameter; a text may be missing."""
+def _by_value(rows: Sequence[Row], key: str, texts: bool) -> dict[float | str, list[Row]]:
+    """Return an algorithm's rows by the value of a parameter; where texts are, "none" is one."""
     groups: dict[float | str, list[Row]] = {}
-    texts = any(isinstance(row.settings.get(key), str) for row in rows)
     for row in rows:
-        value = row.settings.get(key)
-        if value is not None or texts:
-            groups.setdefault(str(value).lower() if value is None else value, []).append(row)
+        value = row.settings.get(key, "none" if texts else None)
+        if value is not None:
+            text = texts and not isinstance(value, str)
+            groups.setdefault(setting(float(value)) if text else value, []).append(row)
     return groups if texts else dict(sorted(groups.items()))
 
 

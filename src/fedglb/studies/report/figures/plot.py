@@ -13,17 +13,17 @@ import numpy as np
 from fedglb.errors import InvalidInput, one_of
 from fedglb.simulation import Run
 from fedglb.studies.report.figures.style import (
-    LOOKS,
     PAGE,
     WIDE,
     Look,
     in_inches,
     legend,
     looks,
+    preset,
     styled,
     wrapped,
 )
-from fedglb.studies.report.numerals import brief, setting
+from fedglb.studies.report.numerals import brief
 from fedglb.studies.report.summary import numbers_apart
 from fedglb.studies.results.store import SweepResult
 from fedglb.studies.results.tables import distinct, recorded_steps
@@ -114,7 +114,7 @@ def plot(
     ['FedGLB-Auto', 'N-ONS-GLM']
     """
     one_of("column", column, get_args(Column))
-    _check(ax, figsize)
+    size = _size(ax, figsize)
     if isinstance(runs, SweepResult):
         curves = _of_sweep(runs, column)
         common = str(runs.manifest["name"])
@@ -124,18 +124,18 @@ def plot(
         common = _common([run for group in groups.values() for run in group])
     if ax is not None:
         return _drawn_into(ax, curves, column, title or "")
-    common = "" if figsize else common
-    return _drawn(curves, column, common if title is None else title, figsize)
+    common = "" if size else common
+    return _drawn(curves, column, common if title is None else title, size)
 
 
-def _check(ax: Any, figsize: Any) -> None:
-    """Refuse what is no pair of axes, or no size, or both at once."""
+def _size(ax: Any, figsize: Any) -> tuple[float, float] | None:
+    """Return the size; refuse what is no pair of axes, or no size, or both at once."""
     from matplotlib.axes import Axes
 
     if ax is not None and not isinstance(ax, Axes):
         raise InvalidInput("ax", ax, "one pair of axes, e.g. plt.subplots()[1]")
     if figsize is None:
-        return
+        return None
     try:
         width, height = (float(length) for length in figsize)
     except (TypeError, ValueError):
@@ -145,6 +145,7 @@ def _check(ax: Any, figsize: Any) -> None:
     if ax is not None:
         allowed = "nothing where ax is given: the figure of these axes has its size"
         raise InvalidInput("figsize", figsize, allowed)
+    return width, height
 
 
 def _grouped(runs: Any) -> dict[str, list[Run]]:
@@ -197,7 +198,8 @@ def _by_setting(runs: list[Run]) -> dict[str, list[Run]]:
 
 
 def _value(value: Any) -> str:
-    return setting(value) if isinstance(value, float) else str(value)
+    short = f"{value:g}" if isinstance(value, float) else ""
+    return short if short and float(short) == value else str(value)
 
 
 def _curve(name: str, runs: Sequence[Run], column: str) -> _Curve:
@@ -248,13 +250,11 @@ def _common(runs: Sequence[Run]) -> str:
 
 def _looks(curves: Sequence[_Curve]) -> list[Look]:
     """Return a look for each curve: that of its preset for the first, else a free one."""
-    presets = {name.replace("-", ""): name for name in LOOKS}  # runs have the name FedGLB-UCB1
-    named: list[tuple[str, str]] = []
+    keys: list[str] = []
     for curve in curves:
-        preset = presets.get(curve.algorithm.lower().replace("-", ""), "")
-        again = not preset or any(preset == other for _, other in named)
-        named.append((curve.name, curve.name if again else preset))
-    return list(looks(named).values())
+        known = preset(curve.algorithm)
+        keys.append(f"curve {curve.name}" if known is None or known in keys else known)
+    return list(looks(list(zip(keys, keys, strict=True))).values())
 
 
 def _drawn_into(axes: Axes, curves: Sequence[_Curve], column: Column, title: str) -> Figure:
@@ -272,13 +272,13 @@ def _drawn_into(axes: Axes, curves: Sequence[_Curve], column: Column, title: str
 
 
 def _drawn(
-    curves: Sequence[_Curve], column: Column, title: str, figsize: tuple[float, float] | None
+    curves: Sequence[_Curve], column: Column, title: str, size: tuple[float, float] | None
 ) -> Figure:
     import matplotlib
     from matplotlib.ticker import FuncFormatter
 
-    with styled(PAGE if figsize else WIDE, users=True):
-        width, height = figsize or matplotlib.rcParams["figure.figsize"]
+    with styled(PAGE if size else WIDE, users=True):
+        width, height = size or matplotlib.rcParams["figure.figsize"]
         figure = _figure()
         axes: Axes = figure.subplots()
         _lines(axes, curves, column)
@@ -299,12 +299,12 @@ def _drawn(
             room += in_inches(above.count("\n") + 1, "medium")
         if len(curves) > 1:
             key = legend(figure, axes.get_lines(), width)
-            height += 0.0 if figsize else key
+            height += 0.0 if size else key
             room += key
-        if figsize and room > _ROOM * height:
+        if size and room > _ROOM * height:
             least = math.ceil(10 * room / _ROOM) / 10
             allowed = f"a height of {least} inches or more, for title, legend and curves"
-            raise InvalidInput("figsize", figsize, allowed)
+            raise InvalidInput("figsize", size, allowed)
         figure.set_size_inches(width, height)
     return figure
 

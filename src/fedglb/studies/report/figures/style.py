@@ -151,18 +151,26 @@ _LINES: tuple[Dashes, ...] = (
     (0, (3, 3)),
 )  # fmt: skip
 COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#9A1FE0", "#6B2F12",
-    "#B6A254", "#003D31", "#444444",
+    "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6B2F12", "#B6A254", "#003D31", "#444444",
+    "#0072B2", "#9A1FE0", "#D55E00",
 )  # fmt: skip
 _INSIDES = ("white", "#c4c4c4", "", "#F0E442")
+_PRESETS = {name.replace("-", ""): name for name in LOOKS}
+
+
+def preset(name: str) -> str | None:
+    """Return the preset of a name as in figures: "FedGLB-UCB1" is "fedglb-ucb-1"."""
+    return _PRESETS.get(name.lower().replace("-", ""))
 
 
 def looks(named: Sequence[tuple[str, str]]) -> dict[str, Look]:
     """Return the look of each curve, given (name of the curve, algorithm) in order.
 
-    Further curves of an algorithm have its colour, and other markers and lines. Algorithms that
-    are not in `LOOKS` take colours that none of the others has.
+    A preset has its look in `LOOKS`, also by its name in figures; other algorithms take colours
+    that none of the others has. Further curves of an algorithm have its colour, and other markers
+    and lines.
     """
+    named = [(name, preset(algorithm) or algorithm) for name, algorithm in named]
     algorithms = dict.fromkeys(algorithm for _, algorithm in named)
     used = {LOOKS[algorithm].colour for algorithm in algorithms if algorithm in LOOKS}
     free = [colour for colour in COLOURS if colour not in used]
