@@ -132,14 +132,18 @@ def test_a_figure_without_room_for_its_legend_is_refused(runs):
     assert_readable(fg.plot(many))  # on a screen, the legend makes the figure higher
 
 
-def test_letters_of_a_pdf_are_truetype_and_its_bytes_the_same(runs, tmp_path):
+def test_letters_of_a_pdf_are_truetype_and_those_of_an_svg_curves(runs, tmp_path):
     figure = fg.plot(runs, figsize=(3.3, 2.3))
     figure.savefig(tmp_path / "a.pdf", metadata={"CreationDate": None})
     content = (tmp_path / "a.pdf").read_bytes()
     assert set(re.findall(rb"/Subtype /(\w*Type\w+)", content)) == {b"Type0", b"CIDFontType2"}
-    with matplotlib.rc_context({"pdf.use14corefonts": True}):  # theirs wins
+    figure.savefig(tmp_path / "a.svg")
+    assert "<text" not in (tmp_path / "a.svg").read_text()  # letters are curves: no font is needed
+    with matplotlib.rc_context({"svg.fonttype": "none", "pdf.use14corefonts": True}):  # theirs wins
         figure.savefig(tmp_path / "b.pdf")
+        figure.savefig(tmp_path / "b.svg")
     assert b"CIDFontType2" not in (tmp_path / "b.pdf").read_bytes()
+    assert "<text" in (tmp_path / "b.svg").read_text()
 
 
 def test_what_the_user_has_set_wins(runs):

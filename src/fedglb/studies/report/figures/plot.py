@@ -351,10 +351,10 @@ def _figure() -> Figure:
     from matplotlib.figure import Figure
 
     class Plot(Figure):
-        """A figure that notebooks show, saved with the settings that it is drawn with."""
+        """A figure that notebooks show, and whose files have the letters of the printed ones."""
 
         def savefig(self, *given: Any, **more: Any) -> None:
-            with styled(users=True):
+            with styled(PAGE, users=True):
                 super().savefig(*given, **more)
 
         def _repr_png_(self) -> bytes:
