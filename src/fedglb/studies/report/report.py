@@ -107,7 +107,7 @@ def _along_axis(study: Study) -> _Content:
         tables.append(gains_table(study, gained))
     others = _varied_at(study, found)
     if others:
-        figures.append(_parameters(study, others, errors=True))
+        figures.append(_parameters(study, others))
     claims = check_along(study, found)
     notes = ["Of several settings the one with the least mean regret is shown."]
     if study.against:
@@ -139,10 +139,10 @@ def _varied_at(study: Study, found: Sequence[along.Panel]) -> list[parameters.Va
     return made
 
 
-def _parameters(study: Study, found: Sequence[parameters.Varied], *, errors: bool) -> Drawn:
+def _parameters(study: Study, found: Sequence[parameters.Varied]) -> Drawn:
     return drawn(
         "parameters", "Regret against the parameters that were varied",
-        parameters.caption(found, errors=errors), lambda m: parameters.draw(study, found, m),
+        parameters.caption(found), lambda m: parameters.draw(study, found, m),
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _plain(study: Study) -> _Content:
               over_time.caption(numbers), lambda m: over_time.draw(numbers, m)),
     ]  # fmt: skip
     if found:
-        varied = _parameters(study, found, errors=not numbers.few_seeds)
+        varied = _parameters(study, found)
         figures.insert(0 if study.own else len(figures), varied)  # what a sweep is about is first
     few = f"Errors, medians and stuck runs are shown from {ENOUGH} seeds on."
     notes = ["Means over the seeds. “updates” are global updates; ● is on the Pareto front."]

@@ -273,10 +273,13 @@ def test_of_two_varied_parameters_each_is_shown_with_the_best_of_the_other():
     shown = [[(value, row.regret) for value, row in each.curves["mine"]]
              for each in (threshold, exploration)]  # fmt: skip
     assert shown == [[(1.0, 41.0), (10.0, 31.0)], [(0.1, 31.0), (1.0, 41.0)]]
-    said = parameters.caption([threshold, exploration], errors=True)
+    said = parameters.caption([threshold, exploration])
+    assert said.startswith("Mean regret over the seeds, bars are ± 1 standard error, against D")
     assert "the setting of all others with the least mean regret, chosen in hindsight" in said
     one = varied(numbers(*made[:2]).rows)
-    assert "all else being equal" in parameters.caption(one, errors=False)
+    assert "all else being equal" in parameters.caption(one)
+    few = varied(numbers(*({**c, "regrets": c["regrets"][:2]} for c in made)).rows)
+    assert "bars" not in parameters.caption(few)
 
 
 def test_texts_are_categories_and_their_numbers_parameters():

@@ -79,9 +79,10 @@ def draw(study: Study, found: Sequence[Varied], medium: Medium = WIDE) -> Figure
     return draw_charts(charts, "", medium)
 
 
-def caption(found: Sequence[Varied], *, errors: bool) -> str:
+def caption(found: Sequence[Varied]) -> str:
     """Return the caption."""
-    bars = ", bars are ± 1 standard error" if errors else ""
+    rows = [row for each in found for points in each.curves.values() for _, row in points]
+    bars = ", bars are ± 1 standard error" if any(r.error is not None for r in rows) else ""
     names = ", ".join(dict.fromkeys(each.symbol for each in found))
     chosen = (
         ": at each value the setting of all others with the least mean regret, chosen in hindsight"
