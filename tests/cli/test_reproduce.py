@@ -83,7 +83,7 @@ def test_a_dry_run_says_what_it_would_take(mine):
         r"3 runs of \d+ steps took .* s",
         lines[2],
     )
-    assert lines[3] == "about 3 MB in results/mine-full"
+    assert lines[3] == "about 5 MB in results/mine-full"
     assert not (mine / "results").exists()
     made = json.loads(fedglb("reproduce", "mine.toml", "--dry-run", "--json").stdout)
     assert (made["profile"], made["runs"], made["interactions"]) == ("quick", 6, 20)

@@ -9,8 +9,14 @@ from typing import Any
 import polars as pl
 
 from fedglb.studies import SweepResult
+from fedglb.studies.report.page import Drawn
 from fedglb.studies.report.summary import NAMES, StudyNumbers
 from fedglb.studies.results.study import Cell, Study
+
+
+def undrawn(name: str, alt: str, caption: str, draw: object) -> Drawn:
+    """What `page.drawn` returns, without a figure."""
+    return Drawn(name, alt, caption, {f"{name}.svg": b"<svg/>"}, {})
 
 
 def six(low: float, high: float) -> list[float]:

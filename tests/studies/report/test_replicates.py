@@ -115,6 +115,7 @@ def test_several_recordings_are_replicates_in_a_plot():
     assert axes.lines[0].get_ydata()[-1] == pytest.approx(np.mean(regrets))
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("name", ["same", "both"])
 def test_the_report(swept, name, tmp_path):
     report = write_report(load_study(swept / name), tmp_path)

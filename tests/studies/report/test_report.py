@@ -89,10 +89,11 @@ def whole(tmp_path_factory):
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_look_has_no_interval_and_no_verdict(tmp_path):
     few = [{**c, "regrets": c["regrets"][:2]} for c in good()]
-    report, page = written(tmp_path, *few, profile="full")
-    text = "".join(page.text)
+    report = write_report(study(*few, profile="full"), tmp_path)
+    text = "".join(Page(report.page.read_text(encoding="utf-8")).text)
     assert "With fewer than 5 seeds there are no intervals and no verdicts." in text
     assert report.headline.startswith("2 seeds, too few to judge: FedGLB-UCB (D=")
     html = report.page.read_text(encoding="utf-8")
@@ -101,8 +102,8 @@ def test_a_look_has_no_interval_and_no_verdict(tmp_path):
     assert set(verdicts) == {("open", "– too few seeds to judge")}
     for word in ("95 % interval", "±", "A run is stuck"):
         assert word not in text, word
-    _, page = written(tmp_path / "more", *good(), profile="full")
-    assert "With fewer than" not in "".join(page.text)
+    more = write_report(study(*good(), profile="full"), tmp_path / "more")
+    assert "With fewer than" not in more.page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -133,10 +134,10 @@ def test_files_and_what_the_first_line_says(whole):
     report, page = whole
     folder = report.page.parent
     names = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
-    assert names == [
-        "figures/over-time.png", "figures/over-time.svg", "figures/tradeoff.png",
-        "figures/tradeoff.svg", "report.html", "summary.json", "table.md", "table.tex",
-    ]  # fmt: skip
+    kinds = ("-column.pdf", "-column.svg", "-page.pdf", "-page.svg", ".png", ".svg")
+    figures = [f"figures/{name}{kind}" for name in ("over-time", "parameters", "tradeoff")
+               for kind in kinds]  # fmt: skip
+    assert names == [*figures, "report.html", "summary.json", "table.md", "table.tex"]
     summary = json.loads(report.summary.read_text())
     assert summary["headline"] == report.headline
     assert len(summary["table"]) == 16
@@ -189,12 +190,12 @@ def test_page_needs_nothing_else(whole):
     text = report.page.read_text()
     assert "script" not in page.tags
     assert not re.search(r"url\(|@import", text)
-    assert page.tags.count("figure") == page.tags.count("picture") == 2
-    assert page.tags.count("source") == 6  # narrow, dark, and both; the img is wide and light
+    assert page.tags.count("figure") == page.tags.count("picture") == 3
+    assert page.tags.count("source") == 9  # narrow, dark, and both; the img is wide and light
     for media in ("(max-width: 640px) and (prefers-color-scheme: dark)", "(max-width: 640px)",
                   "(prefers-color-scheme: dark)"):  # fmt: skip
-        assert text.count(f'<source media="{media}"') == 2
-    assert len(set(page.alts)) == 2
+        assert text.count(f'<source media="{media}"') == 3
+    assert len(set(page.alts)) == 3
     assert all(len(alt or "") > 20 for alt in page.alts)
     assert '<span class="verdict undecided">? not decided</span>' in text
     assert ".undecided {" in text
@@ -296,10 +297,35 @@ def test_folder_that_is_a_file(tmp_path):
         write_report(study(*good()), tmp_path / "file")
 
 
-def test_user_settings_are_left_alone(tmp_path):
+def test_figures_for_papers_have_the_width_of_a_column_or_a_page_and_letters_of_truetype(whole):
+    report, _ = whole
+    for where, width in (("column", 3.3), ("page", 6.8)):
+        found = [path for path in report.figures if path.stem.endswith(f"-{where}")]
+        assert len(found) == 6
+        for path in found:
+            content = path.read_bytes()
+            if path.suffix == ".pdf":
+                (box,) = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) [\d.]+ \]", content)
+                assert float(box) == pytest.approx(72 * width)
+                assert set(re.findall(rb"/Subtype /(\w*Type\w+)", content)) == {
+                    b"Type0", b"CIDFontType2",
+                }  # fmt: skip
+                assert b"CreationDate" not in content
+            else:
+                root = ET.fromstring(content)
+                assert float(root.get("width").removesuffix("pt")) == pytest.approx(72 * width)
+                assert texts(path) == []  # letters are curves: no font is needed
+
+
+def test_user_settings_are_left_alone_and_change_no_byte(tmp_path):
     import matplotlib
 
-    before = matplotlib.rcParams.copy()
-    write_report(study(*good()[:2]), tmp_path)
-    assert matplotlib.rcParams.copy() == before
+    write_report(study(*good()[:1]), tmp_path / "plain")
+    with matplotlib.rc_context({"font.size": 20.0, "font.family": "serif", "text.usetex": True}):
+        before = matplotlib.rcParams.copy()
+        report = write_report(study(*good()[:1]), tmp_path / "theirs")
+        assert matplotlib.rcParams.copy() == before
+    for path in (report.page, *report.figures):
+        same = tmp_path / "plain" / path.relative_to(tmp_path / "theirs")
+        assert path.read_bytes() == same.read_bytes(), path.name
     assert "matplotlib.pyplot" not in sys.modules

@@ -17,12 +17,12 @@ import fedglb as fg
 from fedglb.io.atomic import exclusive_lock
 from fedglb.io.toml import to_toml
 from fedglb.studies.report import write_report
-from fedglb.studies.report.page import Drawn
 from fedglb.studies.results import store
 from fedglb.studies.results.study import load_study
 from fedglb.studies.run.reproduce import reproduce
 from fedglb.studies.run.search import candidates, searches
 from fedglb.studies.spec.plan import read_plan
+from tests.studies.report.made_study import undrawn
 from tests.studies.spec.test_plan import FILE
 
 module = importlib.import_module("fedglb.studies.run.reproduce")  # the function hides it
@@ -38,12 +38,8 @@ def finished(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def no_figures():
     """Figures take most of the time of a small study; `test_axis.py` and `report/` draw them."""
-
-    def nothing(name, alt, caption, draw):
-        return Drawn(name, alt, caption, {"svg": b"<svg/>"}, {})
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedglb.studies.report.report.drawn", nothing)
+        patch.setattr("fedglb.studies.report.report.drawn", undrawn)
         yield
 
 

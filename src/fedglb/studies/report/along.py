@@ -188,6 +188,12 @@ def positions(values: Sequence[float]) -> list[float]:
     return [float(i if near else v) for i, v in enumerate(values)]
 
 
+def some(values: Sequence[float], count: int) -> list[float]:
+    """Return at most so many of the values: the ends, and evenly spaced ones between them."""
+    kept = np.unique(np.linspace(0, len(values) - 1, count).round().astype(int))
+    return [values[i] for i in kept]
+
+
 def _value(values: Sequence[float], place: float) -> float:
     return float(np.interp(place, positions(values), values))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from fedglb.studies.report.claims.base import FAILS, HOLDS, UNDECIDED, Claim
-from fedglb.studies.report.figures.style import WIDE, Medium, saved
+from fedglb.studies.report.figures.style import COLUMN, PAGE, WIDE, Medium, saved
 from fedglb.studies.report.numerals import amount
 from fedglb.studies.report.summary import ENOUGH, NAMES
 from fedglb.studies.results.study import Study
@@ -51,7 +51,7 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure: its files, and one SVG for each page."""
+    """A figure: its files by name, and one SVG for each page."""
 
     name: str
     alt: str
@@ -62,7 +62,7 @@ class Drawn:
     @property
     def source(self) -> str:
         """The wide and light one, as an address."""
-        return _address(self.files["svg"])
+        return _address(self.files[f"{self.name}.svg"])
 
     @property
     def sources(self) -> list[tuple[str, str]]:
@@ -71,9 +71,13 @@ class Drawn:
 
 
 def drawn(name: str, alt: str, caption: str, draw: Callable[[Medium], Figure]) -> Drawn:
-    """Draw a figure for each page: wide and narrow, light and dark."""
+    """Draw a figure for each page, wide and narrow, light and dark; and for a paper."""
     others = {medium: saved(draw(medium), ("svg",))["svg"] for medium in _MEDIA}
-    return Drawn(name, alt, caption, saved(draw(WIDE)), others)
+    files = {f"{name}.{kind}": content for kind, content in saved(draw(WIDE)).items()}
+    for where, medium in (("column", COLUMN), ("page", PAGE)):
+        for kind, content in saved(draw(medium), ("pdf", "svg"), medium).items():
+            files[f"{name}-{where}.{kind}"] = content
+    return Drawn(name, alt, caption, files, others)
 
 
 def _address(svg: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,22 @@ from fedglb.studies.report.figures import gains as gains_figure
 from fedglb.studies.report.figures import over_time, parameters, tradeoff
 from fedglb.studies.report.gains import gains
 from fedglb.studies.report.gains import table as gains_table
-from fedglb.studies.report.numerals import amount, bracketed, plus_minus
+from fedglb.studies.report.numerals import amount, bracketed, plus_minus, setting
 from fedglb.studies.report.page import Drawn, PageTable, drawn, page
-from fedglb.studies.report.summary import ENOUGH, STUCK_MEANS, StudyNumbers, plain, spread
+from fedglb.studies.report.summary import (
+    ENOUGH,
+    STUCK_MEANS,
+    StudyNumbers,
+    plain,
+    spread,
+    summarise,
+)
 from fedglb.studies.report.typeset import to_latex, to_markdown
 from fedglb.studies.results.study import Study
 
 PAGE, SUMMARY, FIGURES = "report.html", "summary.json", "figures"
 TABLES = {"table.md": to_markdown, "table.tex": to_latex}
+_VALUES = 3  # of the axis, at most: a chart of each varied parameter is drawn at them
 _BEST_FITTING = (
     "A best-fitting model is the fixed model that fits the mean rewards of the arms on offer best "
     "(by likelihood; least squares where it is linear), and plays the arm it predicts to be best; "
@@ -39,7 +47,7 @@ _BEST_FITTING = (
 class Report:
     """The files written, and the headline.
 
-    They are the page, `summary.json`, figures as PNG and SVG, tables as Markdown and LaTeX.
+    They are the page, `summary.json`, figures as PNG, SVG and PDF, tables as Markdown and LaTeX.
     """
 
     page: Path
@@ -79,8 +87,8 @@ def write_report(study: Study, folder: str | Path) -> Report:
     }  # fmt: skip
     paths = []
     for figure in made.figures:
-        for kind, content in figure.files.items():
-            paths.append(target / FIGURES / f"{figure.name}.{kind}")
+        for name, content in figure.files.items():
+            paths.append(target / FIGURES / name)
             atomic_write(paths[-1], content)
     for name, typeset in TABLES.items():
         atomic_write(target / name, typeset(*made.for_papers).encode())
@@ -112,6 +120,9 @@ def _along_axis(study: Study) -> _Content:
                   lambda medium: gains_figure.draw(study, gained, medium))
         )  # fmt: skip
         tables.append(gains_table(study, gained))
+    others = _varied_at(study, found)
+    if others:
+        figures.append(_parameters(study, others))
     claims = check_along(study, found)
     notes = [
         "Of several settings the one with the least mean regret is shown, chosen on the same seeds."
@@ -131,11 +142,32 @@ def _along_axis(study: Study) -> _Content:
     return _Content(line, figures, claims, notes, tables, (panels, notes), summary)
 
 
+def _varied_at(study: Study, found: Sequence[along.Panel]) -> list[parameters.Varied]:
+    """Return what is varied besides the axis, at a few of its values."""
+    made: list[parameters.Varied] = []
+    for panel in found:
+        values = along.some(panel.values, max(_VALUES // len(found), 2))
+        for cell in panel.cells:
+            if cell.value in (None, *values):
+                at = "" if cell.value is None else f"{study.axis} {setting(cell.value)}"
+                title = ": ".join(filter(None, [panel.title, at]))
+                rows = summarise(replace(study, cells=(cell,)))
+                made += parameters.varied(rows, title, without=study.axis)
+    return made
+
+
+def _parameters(study: Study, found: Sequence[parameters.Varied]) -> Drawn:
+    return drawn(
+        "parameters", "Regret against the parameters that were varied",
+        parameters.caption(found), lambda m: parameters.draw(study, found, m),
+    )  # fmt: skip
+
+
 def _plain(study: Study) -> _Content:
     """Return the content of a study of one sweep: trade-offs and claims."""
     numbers = StudyNumbers.of_study(study)
     claims, compared = check(numbers), compare(numbers.runs)
-    found = parameters.varied(numbers.rows, dials=study.own)
+    found = parameters.varied(numbers.rows)
     figures = [
         drawn("tradeoff", "Communication against regret, one dot per setting",
               tradeoff.caption(numbers), lambda m: tradeoff.draw(numbers, m)),
@@ -143,10 +175,7 @@ def _plain(study: Study) -> _Content:
               over_time.caption(numbers), lambda m: over_time.draw(numbers, m)),
     ]  # fmt: skip
     if found:
-        varied = drawn(
-            "parameters", "Regret against the parameters that were varied",
-            parameters.caption(found, numbers), lambda m: parameters.draw(found, numbers, m),
-        )  # fmt: skip
+        varied = _parameters(study, found)
         figures.insert(0 if study.own else len(figures), varied)  # what a sweep is about is first
     few = f"Errors, medians and stuck runs are shown from {ENOUGH} seeds on."
     notes = ["Means over the seeds. “updates” are global updates; ● is on the Pareto front."]

@@ -121,7 +121,8 @@ def spread(column: str = "regret") -> list[pl.Expr]:
 def summarise(study: Study) -> tuple[Row, ...]:
     """Return one row per configuration, in the order of the experiment."""
     runs = distinct(study.result.runs)
-    varying = _varying(runs, split=study.own)
+    parts = _varying(runs, split=True)
+    varying = parts if study.own else _varying(runs, split=False)
     grouped = runs.group_by("label", maintain_order=True).agg(
         pl.col("algorithm", *DIALS, "clock", "confidence", "solver", "randomised").first(),
         pl.len().alias("seeds"),
@@ -142,7 +143,7 @@ def summarise(study: Study) -> tuple[Row, ...]:
         rows.append(
             Row(
                 label=row["label"], algorithm=algorithm, name=name, variation=variation,
-                curve=f"{name} {variation}" if variation else name, settings=settings,
+                curve=f"{name} {variation}" if variation else name, settings=parts[row["label"]],
                 dial="" if dial is None else DIALS.get(dial, dial),
                 value=None if dial is None else float({**row, **settings}[dial]),
                 in_paper=_in_paper(row),
@@ -190,7 +191,7 @@ def _varying(runs: pl.DataFrame, *, split: bool) -> dict[str, dict[str, float | 
         rows = frame.select("label", *varying).unique(maintain_order=True).to_dicts()
         labels = [row.pop("label") for row in rows]
         if split:
-            rows = [_split(row) for row in rows]
+            rows = [numbers_apart(row) for row in rows]
             every = dict.fromkeys(key for row in rows for key in row)
             varying = [k for k in every if len({row.get(k) for row in rows}) > 1]
         for label, row in zip(labels, rows, strict=True):
@@ -201,23 +202,27 @@ def _varying(runs: pl.DataFrame, *, split: bool) -> dict[str, dict[str, float | 
 _NUMBER = re.compile(r"(?<![^\s(])(\w+)=(-?[\d.]+(?:e[-+]?\d+)?|inf)(?=[\s,)]|$)")
 
 
-def _split(parameters: Mapping[str, Any]) -> dict[str, float | str | None]:
+def numbers_apart(parameters: Mapping[str, Any]) -> dict[str, float | str | None]:
     """Return the parameters of a setting, with the numbers in texts apart.
 
-    >>> _split({"choice": "epsilon-greedy epsilon=0.1 rule=(sigma width=2)", "solver": "newton"})
-    {'choice': 'epsilon-greedy rule=(sigma)', 'epsilon': 0.1, 'width': 2.0, 'solver': 'newton'}
-    >>> _split({"choice": "Mine(a=1e-05, b='x', c=2)"})
+    >>> numbers_apart({"choice": "epsilon-greedy epsilon=0.1 rule=(sigma width=2)"})
+    {'choice': 'epsilon-greedy rule=(sigma)', 'epsilon': 0.1, 'width': 2.0}
+    >>> numbers_apart({"choice": "Mine(a=1e-05, b='x', c=2)"})
     {'choice': "Mine(b='x')", 'a': 1e-05, 'c': 2.0}
+    >>> numbers_apart({"confidence": "fixed=0.3"})
+    {'confidence': 'fixed', 'fixed': 0.3}
     """
     made: dict[str, float | str | None] = {}
     for key, value in parameters.items():
         made[key] = value
         if isinstance(value, str):
             rest = re.sub(r"(?<=\()[\s,]+|[\s,]+(?=[\s,)]|$)", "", _NUMBER.sub("", value))
-            made[key] = rest.strip()
-            for name, number in _NUMBER.findall(value):
-                taken = name in made or name in parameters
-                made[f"{key} {name}" if taken else name] = float(number)
+            numbers = _NUMBER.findall(value)
+            made[key] = rest.strip() or " ".join(name for name, _ in numbers)
+            for name, number in numbers:
+                while name in made or name in parameters:
+                    name = f"{key} {name}"
+                made[name] = float(number)
     return made
 
 
@@ -232,8 +237,9 @@ def _variation(algorithm: str, settings: Mapping[str, float | str], dial: str | 
     words = []
     for key, value in settings.items():
         if isinstance(value, str):
-            if value and (key == "solver" or value != defaults(algorithm).get(key)):
-                words.append(value)
+            usual = key != "solver" and value == defaults(algorithm).get(key)
+            if value not in ("", *settings) and not usual:
+                words.append(f"{key}={value}" if value in ("True", "False") else value)
         elif key != dial and key not in DIALS:
             words.append(f"{key}={setting(value)}")
     return " ".join(words)

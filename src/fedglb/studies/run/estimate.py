@@ -22,7 +22,7 @@ from fedglb.studies.spec.plan import Plan, read_plan
 #: The probe doubles its horizon until it has taken this long, in seconds.
 LONG_ENOUGH = 1.5
 #: Approximate bytes of page and figures.
-_PAGE = 3_000_000
+_PAGE = 5_000_000
 #: Time grows at least linearly with the horizon, and at most quadratically.
 _POWERS = (1.0, 2.0)
 

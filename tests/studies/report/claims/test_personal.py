@@ -108,6 +108,7 @@ def test_a_few_seeds_or_the_same_run_each_time_have_no_verdict():
     assert set(verdicts(rows).values()) == {HOLDS}
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_number_that_decided_is_shown(tmp_path):
     made = study({0.0: (spread(106.0, 0.6), [100.0], [300.0]), **FAR})
     report = write_report(made, tmp_path)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedglb.studies.report.along import some
 from fedglb.studies.report.figures.style import (
     WIDE,
     Medium,
-    dressed,
+    algorithm_looks,
     framed,
     handle,
-    looks,
     styled,
     wrapped,
 )
@@ -32,14 +32,15 @@ def draw(study: Study, found: Sequence[Gain], medium: Medium = WIDE) -> Figure:
     """Draw one chart for each panel and some of its values, with a curve per algorithm."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    shown = looks([(gain.name, gain.algorithm) for gain in found])
-    shown = {name: look.on(medium) for name, look in shown.items()}
+    looks = algorithm_looks(study)
+    shown = {gain.name: looks[gain.algorithm].on(medium) for gain in found}
     panels = dict.fromkeys(gain.panel for gain in found)
-    count = max(_VALUES // len(panels), 2)
+    most = _VALUES // 2 if medium.printed and medium.narrow else _VALUES
+    count = max(most // len(panels), 2)
     charts = [
         (title, value)
         for title in panels
-        for value in _some(sorted({gain.value for gain in found if gain.panel == title}), count)
+        for value in some(sorted({gain.value for gain in found if gain.panel == title}), count)
     ]
     across = 1 if medium.narrow else min(len(charts), _ACROSS)
     down = -(-len(charts) // across)
@@ -55,31 +56,24 @@ def draw(study: Study, found: Sequence[Gain], medium: Medium = WIDE) -> Figure:
                 n, own = len(gain.clients), shown[gain.name]
                 axes.plot(
                     100.0 * (np.arange(n) + 0.5) / n, gain.clients, color=own.colour,
-                    linestyle=own.line, linewidth=1.4, marker=own.marker, markersize=4.5,
-                    markerfacecolor=own.face, markevery=(n // 12, max(n // 6, 1)),
+                    linestyle=own.line, marker=own.marker, markerfacecolor=own.face,
+                    markevery=(n // 12, max(n // 6, 1)),
                 )  # fmt: skip
             text = ": ".join(filter(None, [panel, f"{study.axis} {setting(value)}"]))
             text = wrapped(text, (medium.width - 0.6) / across)
-            axes.set_title(text, fontsize=9.0, loc="left", parse_math=False)
+            axes.set_title(text, fontsize="small", parse_math=False)
             axes.set_xlim(0.0, 100.0)
             axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.yaxis.set_major_formatter(FuncFormatter(lambda gained, _: amount(gained)))
-            dressed(axes)
         for axes in grid[len(charts) :]:
             axes.remove()
         for i, axes in enumerate(grid[: len(charts)]):
             if i % across == 0:
-                axes.set_ylabel("regret alone less joined", fontsize=8.5)
+                axes.set_ylabel("regret alone less joined", fontsize="small")
             if i + across >= len(charts):
                 axes.tick_params(labelbottom=True)
-                axes.set_xlabel("clients, in per cent, by their gain", fontsize=8.5)
+                axes.set_xlabel("clients, in per cent, by their gain", fontsize="small")
     return figure
-
-
-def _some(values: Sequence[float], count: int) -> list[float]:
-    """Return at most so many of the values: the ends, and evenly spaced ones between them."""
-    kept = np.unique(np.linspace(0, len(values) - 1, count).round().astype(int))
-    return [values[i] for i in kept]
 
 
 def caption(study: Study, found: Sequence[Gain]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +10,8 @@ import polars as pl
 
 from fedglb.studies.report.figures.style import (
     WIDE,
-    Dashes,
     Look,
     Medium,
-    dressed,
     framed,
     handle,
     looks,
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SECOND: tuple[tuple[str, Dashes], ...] = (
-    ("o", (0, (1, 0.8))), ("h", (0, (3, 0.8))), ("<", (0, (2, 2))), (">", (0, (6, 1))),
-)  # fmt: skip
 _WIDE = 5.0  # the axis is logarithmic if the final values differ by this factor
 _MOST = 12  # curves of a sweep without a study's file
 _BANDS = 9  # with more curves, bands would hide each other
@@ -60,9 +54,9 @@ def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
         traces = _with_rate(numbers)
         for axes, (column, title, unit, rows) in zip(grid, columns, strict=True):
             _panel(axes, traces, rows, column, drawn)
-            axes.set_title(title, loc="left", fontsize=10.0, weight="bold")
+            axes.set_title(title, weight="bold")
             log = " (log)" if axes.get_yscale() == "log" else ""
-            axes.set_ylabel(unit + log, fontsize=8.0)
+            axes.set_ylabel(unit + log, fontsize="small")
     return figure
 
 
@@ -141,19 +135,14 @@ def _nearest(rows: tuple[Row, ...], target: float | None, measure: str) -> Row:
 
 
 def _looks(numbers: StudyNumbers, shown: list[Row]) -> dict[str, Look]:
-    """Return the look of each setting; a curve's second setting has another line and marker."""
-    if numbers.study.own:
-        return looks([(row.label, row.algorithm) for row in shown], numbers.algorithms)
-    curve = looks([(r.curve, r.algorithm) for r in numbers.rows])
-    made = {}
-    again = 0
-    for i, row in enumerate(shown):
-        look = curve[row.curve]
-        if row.curve in {r.curve for r in shown[:i]} and row.algorithm not in REFERENCES:
-            marker, line = _SECOND[again % len(_SECOND)]
-            look, again = replace(look, marker=marker, line=line, inside="white"), again + 1
-        made[row.label] = look
-    return made
+    """Return the look of each setting: its curve's; further ones have other lines and markers."""
+    names: dict[str, str] = {}
+    for row in shown:
+        again = row.curve in names.values()
+        names[row.label] = f"{row.curve}: {row.label}" if again else row.curve
+    curves = [(row.curve, row.algorithm) for row in numbers.rows]
+    made = looks([*curves, *((names[row.label], row.algorithm) for row in shown)])
+    return {label: made[name] for label, name in names.items()}
 
 
 def _panel(
@@ -172,8 +161,8 @@ def _panel(
         own = drawn[row.label]
         steps = column not in ("regret", _RATE)
         axes.plot(
-            t, mean, color=own.colour, linestyle=own.line, linewidth=1.3, zorder=3,
-            marker=own.marker, markersize=4.4, markerfacecolor=own.face,
+            t, mean, color=own.colour, linestyle=own.line, zorder=3,
+            marker=own.marker, markerfacecolor=own.face,
             markevery=_marked(len(t), i, len(shown)),
             drawstyle="steps-post" if steps else "default",
         )  # fmt: skip
@@ -201,8 +190,7 @@ def _panel(
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlim(0.0, 1.01 * last)
-    axes.set_xlabel("step t", fontsize=8.5)
-    dressed(axes)
+    axes.set_xlabel("step t", fontsize="small")
 
 
 def _mean(traces: pl.DataFrame, row: Row, column: str) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -1,8 +1,7 @@
-"""Regret against each number that a sweep varies, one curve per setting of all else."""
+"""Regret against each parameter that is varied, one curve per algorithm."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,90 +9,84 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedglb.studies.report.figures.along import Chart, ChartLine, draw_charts
-from fedglb.studies.report.figures.style import WIDE, Medium, looks
-from fedglb.studies.report.summary import DIALS, Row, StudyNumbers
+from fedglb.studies.report.figures.style import WIDE, Medium, algorithm_looks
+from fedglb.studies.report.numerals import setting
+from fedglb.studies.report.summary import DIALS, Row
+from fedglb.studies.results.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_MOST = 12  # curves in all charts
-_FEWEST = 2  # values that make a curve
 
 
 @dataclass(frozen=True)
 class Varied:
     """A parameter with several values.
 
-    `curves` has, for each algorithm and setting of all other parameters, the values in increasing
-    order with their rows.
+    `curves` has, for each algorithm, its values with the row of the least mean regret at each:
+    numbers in increasing order, texts in the order of the experiment.
     """
 
+    title: str
     symbol: str
-    curves: dict[str, list[tuple[float, Row]]]
+    curves: dict[str, list[tuple[float | str, Row]]]
+    settings: int  # the largest number of rows to choose from
+
+    def lines(self, study: Study) -> tuple[ChartLine, ...]:
+        """Return the curves to draw."""
+        looks = algorithm_looks(study)
+        made = []
+        for algorithm, points in self.curves.items():
+            regrets = np.array([row.regret for _, row in points])
+            errors = np.array([row.error or 0.0 for _, row in points])
+            values, best = [value for value, _ in points], int(regrets.argmin())
+            name = points[0][1].name
+            made.append(ChartLine(name, looks[algorithm], values, regrets, errors, best))
+        return tuple(made)
 
 
-def varied(rows: Sequence[Row], *, dials: bool) -> tuple[Varied, ...]:
-    """Return the numbers that vary; D and B only with `dials`: another figure has them."""
-    keys = dict.fromkeys(
-        key
-        for row in rows
-        for key, value in row.settings.items()
-        if not isinstance(value, str) and (dials or key not in DIALS)
-    )
+def varied(rows: Sequence[Row], title: str = "", *, without: str = "") -> tuple[Varied, ...]:
+    """Return the parameters that are varied within an algorithm, but for one."""
     made = []
-    for key in keys:
-        groups: dict[str, list[tuple[float, Row]]] = {}
-        for row in rows:
-            value = row.settings.get(key)
-            if value is not None and not isinstance(value, str) and math.isfinite(value):
-                groups.setdefault(_name(row, key), []).append((value, row))
-        curves = {
-            name: sorted(points, key=lambda p: p[0])
-            for name, points in groups.items()
-            if len({value for value, _ in points}) >= _FEWEST
-        }
+    for key in dict.fromkeys(key for row in rows for key in row.settings if key != without):
+        texts = any(isinstance(row.settings.get(key), str) for row in rows)
+        curves, most = {}, 1
+        for algorithm in dict.fromkeys(row.algorithm for row in rows):
+            groups = _by_value([row for row in rows if row.algorithm == algorithm], key, texts)
+            if len(groups) > 1:
+                best = {value: min(own, key=lambda r: r.regret) for value, own in groups.items()}
+                curves[algorithm] = list(best.items())
+                most = max(most, *map(len, groups.values()))
         if curves:
-            made.append(Varied(f"{DIALS[key]} ({key})" if key in DIALS else key, curves))
+            symbol = f"{DIALS[key]} ({key})" if key in DIALS else key
+            made.append(Varied(title, symbol, curves, most))
     return tuple(made)
 
 
-def _name(row: Row, key: str) -> str:
-    """Return a row's name without one parameter."""
-    rest = row.curve if row.dial == DIALS.get(key, key) else row.title
-    return " ".join(word for word in rest.split(" ") if not word.startswith(f"{key}="))
+def _by_value(rows: Sequence[Row], key: str, texts: bool) -> dict[float | str, list[Row]]:
+    """Return an algorithm's rows by the value of a parameter; where texts are, "none" is one."""
+    groups: dict[float | str, list[Row]] = {}
+    for row in rows:
+        value = row.settings.get(key, "none" if texts else None)
+        if value is not None:
+            text = texts and not isinstance(value, str)
+            groups.setdefault(setting(float(value)) if text else value, []).append(row)
+    return groups if texts else dict(sorted(groups.items()))
 
 
-def draw(found: tuple[Varied, ...], numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
-    """Draw one chart per parameter; of many curves only those with the least regret."""
-    least: dict[str, float] = {}
-    algorithm: dict[str, str] = {}
-    for name, points in (item for each in found for item in each.curves.items()):
-        best = min(row.regret for _, row in points)
-        least[name] = min(best, least.get(name, best))
-        algorithm[name] = points[0][1].algorithm
-    kept = set(sorted(least, key=lambda name: least[name])[:_MOST])
-    named = [(name, algorithm[name]) for name in least if name in kept]
-    drawn = looks(named, numbers.algorithms)
-    charts = []
-    for each in found:
-        lines = tuple(
-            ChartLine(
-                name, drawn[name], [value for value, _ in points],
-                np.array([row.regret for _, row in points]),
-                np.array([row.error or 0.0 for _, row in points]),
-            )
-            for name, points in each.curves.items()
-            if name in drawn
-        )  # fmt: skip
-        if lines:
-            charts.append(Chart("", each.symbol, lines, log=True))
+def draw(study: Study, found: Sequence[Varied], medium: Medium = WIDE) -> Figure:
+    """Draw one chart for each parameter."""
+    charts = [Chart(each.title, each.symbol, each.lines(study), log=True) for each in found]
     return draw_charts(charts, "", medium)
 
 
-def caption(found: tuple[Varied, ...], numbers: StudyNumbers) -> str:
+def caption(found: Sequence[Varied]) -> str:
     """Return the caption."""
-    bars = "" if numbers.few_seeds else ", bars are ± 1 standard error"
-    names = ", ".join(each.symbol for each in found)
-    every = len({name for each in found for name in each.curves})
-    few = f"; the {_MOST} of {every} curves with the least regret" if every > _MOST else ""
-    return f"Mean regret over the seeds{bars}, against {names}, all else being equal{few}."
+    rows = [row for each in found for points in each.curves.values() for _, row in points]
+    bars = ", bars are ± 1 standard error" if any(r.error is not None for r in rows) else ""
+    names = ", ".join(dict.fromkeys(each.symbol for each in found))
+    chosen = (
+        ": at each value the setting of all others with the least mean regret, chosen in hindsight"
+        if any(each.settings > 1 for each in found)
+        else ", all else being equal"
+    )
+    return f"Mean regret over the seeds{bars}, against {names}{chosen}. Rings: each curve’s least."

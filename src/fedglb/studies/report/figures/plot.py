@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -10,8 +12,19 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.simulation import Run
-from fedglb.studies.report.figures.style import LOOKS, Look, saved, setting_look, styled
+from fedglb.studies.report.figures.style import (
+    PAGE,
+    WIDE,
+    Look,
+    in_inches,
+    legend,
+    looks,
+    preset,
+    styled,
+    wrapped,
+)
 from fedglb.studies.report.numerals import brief
+from fedglb.studies.report.summary import numbers_apart
 from fedglb.studies.results.store import SweepResult
 from fedglb.studies.results.tables import distinct, recorded_steps
 from fedglb.typing import FloatArray
@@ -28,6 +41,7 @@ _WORDS: dict[str, str] = {
 }  # fmt: skip
 #: What is no setting: runs of one curve may differ in it, or it follows from the others.
 _NO_SETTING = ("seed", "engine", "randomised")
+_ROOM = 0.6  # the share of a figure's height that title and legend may take
 _ALLOWED = "runs, e.g. fg.simulate(...), a list of them, {'a': [run, run]} or a sweep's result"
 
 
@@ -47,11 +61,17 @@ def plot(
     column: Column = "regret",
     *,
     title: str | None = None,
+    ax: Axes | None = None,
+    figsize: tuple[float, float] | None = None,
 ) -> Figure:
     """Draw runs over time: one curve per setting, the mean over its seeds ± 1 standard error.
 
     Where all seeds are the same run (`fg.Recorded`, and an algorithm that draws nothing), it is
     drawn once, without an error, and the figure says so.
+
+    What you set in `matplotlib.rcParams` wins over the look of this package: fonts, sizes, widths
+    of lines, grids. With `axes.prop_cycle` set, curves have its colours. The settings themselves
+    stay as they are. Saved as a PDF, letters are TrueType.
 
     Parameters
     ----------
@@ -62,18 +82,26 @@ def plot(
         The column: regret, reward, syncs, rounds, transfers, scalars or bits, each the total
         up to a step.
     title
-        The title; None: the parameters that all runs share.
+        The title; None: the parameters that all runs share, or no title with `figsize` or `ax`,
+        as papers have captions.
+    ax
+        Axes to draw into, with a legend of their own and your settings alone; None: a new figure.
+    figsize
+        Width and height in inches, as printed: text has at least 7 points, unless you set
+        `font.size`. None: a figure for the screen, or of your `figure.figsize`, and the legend
+        below.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure, which notebooks show; `figure.savefig("regret.png")` saves it, and
-        `figure.axes[0]` can be drawn on.
+        The figure, which notebooks show; `figure.savefig("regret.pdf")` saves it, and
+        `figure.axes[0]` can be drawn on. With `ax`, its figure.
 
     Raises
     ------
     InvalidInput
-        If there are no runs, or runs of one curve differ in length or are the same run.
+        If there are no runs, or runs of one curve differ in length or are the same run; if
+        `figsize` has no room for the legend, or is given together with `ax`.
 
     Examples
     --------
@@ -86,6 +114,7 @@ def plot(
     ['FedGLB-Auto', 'N-ONS-GLM']
     """
     one_of("column", column, get_args(Column))
+    size = _size(ax, figsize)
     if isinstance(runs, SweepResult):
         curves = _of_sweep(runs, column)
         common = str(runs.manifest["name"])
@@ -93,7 +122,30 @@ def plot(
         groups = _grouped(runs)
         curves = [_curve(name, group, column) for name, group in groups.items()]
         common = _common([run for group in groups.values() for run in group])
-    return _drawn(curves, column, common if title is None else title)
+    if ax is not None:
+        return _drawn_into(ax, curves, column, title or "")
+    common = "" if size else common
+    return _drawn(curves, column, common if title is None else title, size)
+
+
+def _size(ax: Any, figsize: Any) -> tuple[float, float] | None:
+    """Return the size; refuse what is no pair of axes, or no size, or both at once."""
+    from matplotlib.axes import Axes
+
+    if ax is not None and not isinstance(ax, Axes):
+        raise InvalidInput("ax", ax, "one pair of axes, e.g. plt.subplots()[1]")
+    if figsize is None:
+        return None
+    try:
+        width, height = (float(length) for length in figsize)
+    except (TypeError, ValueError):
+        width = height = np.nan
+    if not (0.0 < width < np.inf and 0.0 < height < np.inf):
+        raise InvalidInput("figsize", figsize, "width and height in inches, e.g. (3.3, 2.3)")
+    if ax is not None:
+        allowed = "nothing where ax is given: the figure of these axes has its size"
+        raise InvalidInput("figsize", figsize, allowed)
+    return width, height
 
 
 def _grouped(runs: Any) -> dict[str, list[Run]]:
@@ -131,6 +183,7 @@ def _by_setting(runs: list[Run]) -> dict[str, list[Run]]:
     groups: list[list[Run]] = []
     for run in runs:
         own = {key: value for key, value in run.parameters.items() if key not in _NO_SETTING}
+        own = numbers_apart(own)
         if own not in settings:
             settings.append(own)
             groups.append([])
@@ -139,9 +192,14 @@ def _by_setting(runs: list[Run]) -> dict[str, list[Run]]:
     for own, group in zip(settings, groups, strict=True):
         others = [s for s in settings if s["algorithm"] == own["algorithm"]]
         differ = [key for key in own if any(s.get(key) != own[key] for s in others)]
-        words = ", ".join(f"{key} {own[key]}" for key in differ)
+        words = ", ".join(f"{key} {_value(own[key])}" for key in differ)
         named[f"{own['algorithm']}: {words}" if words else str(own["algorithm"])] = group
     return named
+
+
+def _value(value: Any) -> str:
+    short = f"{value:g}" if isinstance(value, float) else ""
+    return short if short and float(short) == value else str(value)
 
 
 def _curve(name: str, runs: Sequence[Run], column: str) -> _Curve:
@@ -191,28 +249,39 @@ def _common(runs: Sequence[Run]) -> str:
 
 
 def _looks(curves: Sequence[_Curve]) -> list[Look]:
-    """Return a look for each curve: fixed for the paper's algorithms, else a free one."""
-    presets = {name.replace("-", ""): name for name in LOOKS}  # runs have the name FedGLB-UCB1
-    names = [curve.algorithm.lower() for curve in curves]
-    keys = [presets.get(name.replace("-", ""), name) for name in names]
-    free = [look for name, look in LOOKS.items() if name not in keys]
-    made: list[Look] = []
-    for i, key in enumerate(keys):
-        if key in LOOKS and key not in keys[:i]:
-            made.append(LOOKS[key])
-        else:
-            made.append(free.pop(0) if free else setting_look(i))
-    return made
+    """Return a look for each curve: that of its preset for the first, else a free one."""
+    keys: list[str] = []
+    for curve in curves:
+        known = preset(curve.algorithm)
+        keys.append(f"curve {curve.name}" if known is None or known in keys else known)
+    return list(looks(list(zip(keys, keys, strict=True))).values())
 
 
-def _drawn(curves: Sequence[_Curve], column: Column, title: str) -> Figure:
+def _drawn_into(axes: Axes, curves: Sequence[_Curve], column: Column, title: str) -> Figure:
+    """Draw into the user's axes, with the user's settings."""
+    from matplotlib.figure import Figure
+
+    _lines(axes, curves, column)
+    if title:
+        axes.set_title(title)
+    if len(curves) > 1:
+        axes.legend()
+    figure = axes.figure.figure  # of a subfigure, the whole one
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def _drawn(
+    curves: Sequence[_Curve], column: Column, title: str, size: tuple[float, float] | None
+) -> Figure:
+    import matplotlib
     from matplotlib.ticker import FuncFormatter
 
-    with styled():
+    with styled(PAGE if size else WIDE, users=True):
+        width, height = size or matplotlib.rcParams["figure.figsize"]
         figure = _figure()
         axes: Axes = figure.subplots()
-        for i, (curve, own) in enumerate(zip(curves, _looks(curves), strict=True)):
-            _line(axes, curve, own, 0.04 + 0.16 * i / len(curves))
+        _lines(axes, curves, column)
         numbers = FuncFormatter(lambda value, _: brief(value))
         axes.xaxis.set_major_formatter(numbers)
         axes.yaxis.set_major_formatter(numbers)
@@ -220,37 +289,48 @@ def _drawn(curves: Sequence[_Curve], column: Column, title: str) -> Figure:
         axes.set_xlim(0.0, 1.01 * last)
         if all(curve.values.min() >= 0.0 for curve in curves):
             axes.set_ylim(bottom=0.0)
-        axes.set_xlabel("step t")
-        axes.set_ylabel(_WORDS[column])
-        axes.grid()
-        axes.set_axisbelow(True)
-        axes.set_title(title, loc="left", fontsize=10.5, weight="bold", pad=20)
-        axes.text(
-            0.0, 1.015, _subtitle(curves), transform=axes.transAxes, fontsize=8.5, color="#555555"
-        )
+        room = 0.0
+        if title:
+            above = wrapped(title, width - 1.0, "medium", "bold")
+            below = wrapped(_subtitle(curves), width - 1.0)
+            room = in_inches(below.count("\n") + 1.2)
+            axes.set_title(above, weight="bold", pad=72 * room)
+            axes.text(0.0, 1.015, below, transform=axes.transAxes, fontsize="small")
+            room += in_inches(above.count("\n") + 1, "medium")
         if len(curves) > 1:
-            longest = max(len(curve.name) for curve in curves)
-            figure.legend(
-                loc="outside lower left", frameon=False, fontsize=8.5, handlelength=4.0,
-                ncols=max(1, min(3, 78 // (longest + 8))),
-            )  # fmt: skip
+            key = legend(figure, axes.get_lines(), width)
+            height += 0.0 if size else key
+            room += key
+        if size and room > _ROOM * height:
+            least = math.ceil(10 * room / _ROOM) / 10
+            allowed = f"a height of {least} inches or more, for title, legend and curves"
+            raise InvalidInput("figsize", size, allowed)
+        figure.set_size_inches(width, height)
     return figure
 
 
-def _line(axes: Axes, curve: _Curve, own: Look, first: float) -> None:
-    """Draw a curve; each starts its markers at another place, so that none covers another."""
-    mean = curve.values.mean(axis=0)
-    axes.plot(
-        curve.t, mean, color=own.colour, linestyle=own.line, linewidth=1.6, label=curve.name,
-        marker=own.marker, markersize=5.0, markerfacecolor=own.face, markevery=(first, 0.17),
-        zorder=3,
-    )  # fmt: skip
-    runs = len(curve.values)
-    if runs > 1:
-        error = curve.values.std(axis=0, ddof=1) / np.sqrt(runs)
-        axes.fill_between(
-            curve.t, mean - error, mean + error, color=own.colour, alpha=0.18, linewidth=0
-        )
+def _lines(axes: Axes, curves: Sequence[_Curve], column: Column) -> None:
+    """Draw the curves; each starts its markers at another place, so that none covers another."""
+    import matplotlib
+
+    cycle = matplotlib.rcParams["axes.prop_cycle"]
+    theirs = {} if cycle == matplotlib.rcParamsDefault["axes.prop_cycle"] else cycle.by_key()
+    for i, (curve, own) in enumerate(zip(curves, _looks(curves), strict=True)):
+        look: dict[str, Any] = {"color": own.colour, "linestyle": own.line, "marker": own.marker}
+        mean = curve.values.mean(axis=0)
+        (line,) = axes.plot(
+            curve.t, mean, label=curve.name, markerfacecolor=own.inside or "auto",
+            markevery=(0.04 + 0.16 * i / len(curves), 0.17), zorder=3,
+            **{key: value for key, value in look.items() if key not in theirs},
+        )  # fmt: skip
+        runs = len(curve.values)
+        if runs > 1:
+            error = curve.values.std(axis=0, ddof=1) / np.sqrt(runs)
+            axes.fill_between(
+                curve.t, mean - error, mean + error, color=line.get_color(), alpha=0.18, linewidth=0
+            )
+    axes.set_xlabel("step t")
+    axes.set_ylabel(_WORDS[column])
 
 
 def _subtitle(curves: Sequence[_Curve]) -> str:
@@ -271,9 +351,15 @@ def _figure() -> Figure:
     from matplotlib.figure import Figure
 
     class Plot(Figure):
-        """A figure that notebooks show."""
+        """A figure that notebooks show, and whose files have the letters of the printed ones."""
+
+        def savefig(self, *given: Any, **more: Any) -> None:
+            with styled(PAGE, users=True):
+                super().savefig(*given, **more)
 
         def _repr_png_(self) -> bytes:
-            return saved(self)["png"]
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png")
+            return buffer.getvalue()
 
-    return Plot(figsize=(7.2, 4.4), layout="constrained")
+    return Plot(layout="constrained")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from fedglb.studies.report.figures.style import (
-    LOOKS,
     WIDE,
     Look,
     Medium,
-    dressed,
+    curve_looks,
     framed,
     handle,
-    looks,
+    in_inches,
+    inches,
     styled,
     wrapped,
 )
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ALONE = ("n-ucb-glm", "n-ons-glm")  # they never communicate
-_BASELINE = Look("#8a6d00", "", (0, (6, 3)))
+_DOT = 2.5  # half the size of a dot in points
+#: Where a text may stand beside its dot, in points: clear of the error bar, the first if it can.
+_BESIDE = ((3, 2), (3, -2), (-3, 2), (-3, -2), (3, 9), (3, -9), (-3, 9), (-3, -9))
+_BASELINE = Look("#450057", "", (0, (6, 3)))
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,10 @@ class Level:
 def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
     """Draw the figure."""
     extent = ranges(numbers)
-    levels = _levels(numbers)
+    looks = curve_looks(numbers)
+    levels = _levels(numbers, looks)
     shown = [level for level in levels if extent.shows(level.regret)]
-    drawn = {name: own.on(medium) for name, own in _looks(numbers).items()}
+    drawn = {name: own.on(medium) for name, own in looks.items()}
     front = Look(medium.front, "", "-")
     with styled(medium):
         handles = []
@@ -90,12 +94,11 @@ def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
         _dots(axes, numbers, extent, drawn)
         for level in shown:
             _level(axes, level, extent, medium)
-        _settings(axes, numbers, extent, medium)
         notes = [wrapped(note, medium.width - 1.0) for note in _notes(numbers, levels, extent)]
         if notes:
-            axes.set_title(
-                "\n".join(notes), loc="left", fontsize=8.0, color=medium.soft, parse_math=False
-            )
+            axes.set_title("\n".join(notes), fontsize="small", color=medium.soft, parse_math=False)
+        colours = {name: medium.small(own.colour) for name, own in looks.items()}
+        _settings(axes, numbers, extent, colours)
     return figure
 
 
@@ -175,8 +178,7 @@ def _axes(axes: Axes, measure: str, extent: Range, medium: Medium) -> None:
     axes.set_ylim(extent.low, extent.high)
     name = measure if medium.narrow else MEASURES[measure]
     axes.set_xlabel(name + (", log scale" if extent.costs else ""))
-    axes.set_ylabel("regret, mean over seeds" + (", log scale" if extent.log else ""))
-    dressed(axes)
+    axes.set_ylabel("mean regret" + (", log scale" if extent.log else ""))
 
 
 def _front(axes: Axes, numbers: StudyNumbers, extent: Range, look: Look) -> None:
@@ -206,28 +208,53 @@ def _dots(axes: Axes, numbers: StudyNumbers, extent: Range, drawn: dict[str, Loo
             elinewidth=0.8, capsize=2.0, capthick=0.8, zorder=2.0,
         )  # fmt: skip
         axes.plot(
-            x, y, linestyle="", marker=own.marker, markersize=5.4, markerfacecolor=own.face,
+            x, y, linestyle="", marker=own.marker, markerfacecolor=own.face,
             markeredgecolor=own.colour, zorder=3.0, clip_on=False,
         )  # fmt: skip
 
 
-def _settings(axes: Axes, numbers: StudyNumbers, extent: Range, medium: Medium) -> None:
-    """Write D, B or what else varies beside each dot, clear of its error bar."""
-    colours = _looks(numbers)
-    for row in _trading(numbers):
-        if row.value is not None:
-            axes.annotate(
-                setting(row.value), (extent.x(row.cost(numbers.measure)), row.regret), (3, 2),
-                textcoords="offset points", fontsize=7.0, ha="left", va="bottom", zorder=2.6,
-                color=medium.small(colours[row.curve].colour), annotation_clip=False,
-            )  # fmt: skip
+def _settings(axes: Axes, numbers: StudyNumbers, extent: Range, colours: dict[str, str]) -> None:
+    """Write D, B or what else varies beside each dot, where it covers least of the others."""
+    axes.figure.figure.draw_without_rendering()  # gives the axes their place
+    pixels, rows = axes.figure.dpi / 72, _trading(numbers)
+    points = [(extent.x(row.cost(numbers.measure)), row.regret) for row in rows]
+    places = axes.transData.transform(np.reshape(points, (-1, 2))) / pixels
+    taken = [_Box(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in places]
+    for row, point, (x, y) in zip(rows, points, places, strict=True):
+        if row.value is None:
+            continue
+        text = setting(row.value)
+        wide, high = 72 * inches(text), in_inches(0.6) * 72
+        boxes = {
+            (dx, dy): _Box(x + dx - (dx < 0) * wide, y + dy - (dy < 0) * high,
+                           x + dx + (dx > 0) * wide, y + dy + (dy > 0) * high)
+            for dx, dy in _BESIDE
+        }  # fmt: skip
+        dx, dy = min(boxes, key=lambda at: sum(boxes[at].covers(box) for box in taken))
+        taken.append(boxes[dx, dy])
+        axes.annotate(
+            text, point, (dx, dy), textcoords="offset points", fontsize="small", zorder=2.6,
+            ha="left" if dx > 0 else "right", va="bottom" if dy > 0 else "top",
+            color=colours[row.curve], annotation_clip=False,
+        )  # fmt: skip
 
 
-def _looks(numbers: StudyNumbers) -> dict[str, Look]:
-    return looks([(c.name, c.algorithm) for c in numbers.curves], numbers.algorithms)
+class _Box(NamedTuple):
+    """A rectangle in points."""
+
+    left: float
+    low: float
+    right: float
+    high: float
+
+    def covers(self, other: _Box) -> float:
+        """Return the area that both have."""
+        wide = min(self.right, other.right) - max(self.left, other.left)
+        high = min(self.high, other.high) - max(self.low, other.low)
+        return max(wide, 0.0) * max(high, 0.0)
 
 
-def _levels(numbers: StudyNumbers) -> list[Level]:
+def _levels(numbers: StudyNumbers, looks: dict[str, Look]) -> list[Level]:
     """Return the algorithms and baselines without a trade-off."""
     made = []
     for row in numbers.rows:
@@ -235,7 +262,7 @@ def _levels(numbers: StudyNumbers) -> list[Level]:
             cost = row.cost(numbers.measure)
             spent = f"{brief(cost)} {numbers.measure}" if cost else "no communication"
             made.append(Level(row.title, f"{amount(row.regret)}; {spent}", row.algorithm,
-                              row.regret, row.error, LOOKS[row.algorithm]))  # fmt: skip
+                              row.regret, row.error, looks[row.curve]))  # fmt: skip
     grouped = numbers.study.baselines.group_by("name", maintain_order=True).agg(
         pl.col("regret").mean()
     )
