@@ -157,6 +157,8 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
     schedule = TaskSchedule(experiment, kept.select("configuration", "seed").iter_rows())
     watch = Watch(experiment, kept, progress)
     failures: list[str] = []
+    if not schedule:
+        watch.emit()
     with watch.watching():
         while schedule:
             tasks = schedule.tasks(jobs if client is None else threads(client))
