@@ -93,7 +93,7 @@ class Store:
     def finish(self) -> SweepResult:
         """Put all kept runs into one file, write the result, then mark it complete."""
         kept = _each_once(self._kept)
-        whole = self._write(kept)
+        whole = self._write(kept.sort("key", "seed"))  # the same file after every kill
         parts = asked_for(self.manifest, kept)
         result = _result(self.manifest, parts)
         files = {RUNS: to_bytes(result.runs), TRACES: to_bytes(result.traces)}
@@ -404,7 +404,10 @@ def _another(manifest: dict[str, Any], new: dict[str, Any]) -> str:
     elif "data" in other:
         what = "it was started with other data, or with other clusters of the same data"
     else:
-        what = f"it has another experiment, {manifest['name']!r}: its environment had other code"
+        what = (
+            f"it has another experiment, {manifest['name']!r}: its environment is another one, by "
+            "its code or by what it holds"
+        )
     return f"another folder (--out), or delete this one: {what}"
 
 
