@@ -95,10 +95,8 @@ def test_only_what_is_missing_is_run_and_the_tables_are_those_of_one_sweep(
     grown, whole = (fg.load_sweep(tmp_path / name).manifest for name in ("out", "at once"))
     differ = {"started", "wall_seconds", "run_seconds", "sessions"}
     assert {key for key in whole if grown[key] != whole[key]} <= differ
-    assert [session["kept"] for session in grown["sessions"]] == [
-        0,
-        len(whole["keys"]) * len(whole["seeds"]) - new,
-    ]
+    runs = len(whole["configurations"]) * len(whole["seeds"])
+    assert [session["kept"] for session in grown["sessions"]] == [0, runs - new]
     assert swept(tables()) == []  # nothing was lost
     assert bytes_of(tmp_path / "out") == bytes_of(undisturbed)
 
@@ -345,7 +343,6 @@ def test_what_is_kept_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(bar, "_lines", lambda console, title: lambda *drawn: said.append(drawn))
     for seeds in (2, 3, 1):
         fg.sweep(tables(seeds=seeds), tmp_path / "out", jobs=1, progress=True)
-    assert said[-3:-1] != []
     texts = [text for *_, text in said]
     assert "6/6 runs" in texts
     assert "9/9 runs (6 kept)" in texts

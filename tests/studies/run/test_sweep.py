@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
-from fedglb.studies.results.tables import no_parts
+from fedglb.studies.results.tables import part
 from fedglb.studies.run import progress, task
 from fedglb.studies.run.local import WorkerDied
 from tests.studies.tiny import (
@@ -278,7 +278,7 @@ def test_an_error_of_progress_in_the_watching_thread_is_raised_and_runs_are_kept
 
 def test_tasks_are_entered_and_finished_from_several_threads(tmp_path):
     experiment = fg.read_experiment(tables(seeds=3000))
-    watch = progress.Watch(experiment, no_parts(), lambda status: None)
+    watch = progress.Watch(experiment, part([], 1, [], 0.0), lambda status: None)
     watch.folder = tmp_path
     tasks = [task.Task(seed, (0,)) for seed in experiment.seeds]
     switch = sys.getswitchinterval()
@@ -287,7 +287,7 @@ def test_tasks_are_entered_and_finished_from_several_threads(tmp_path):
         dispatch = threading.Thread(target=lambda: [watch.report_file(t) for t in tasks])
         dispatch.start()
         while dispatch.is_alive():
-            watch.finished(tasks[0], no_parts())
+            watch.finished(tasks[0], part([], 1, [], 0.0))
             watch.running()
     finally:
         sys.setswitchinterval(switch)
@@ -307,7 +307,7 @@ def test_workers_report_steps(tmp_path):
     experiment = fg.read_experiment(tables())
     task._reporter(report)(7)
     assert report.read_text() == "7"
-    watch = progress.Watch(experiment, no_parts(), None)
+    watch = progress.Watch(experiment, part([], 1, [], 0.0), None)
     one = task.Task(1, (0, 1))
     assert watch._steps(report, one) == 7 * 2 * 2
 

@@ -58,13 +58,8 @@ def part(indices: Sequence[int], seed: int, runs: Sequence[Run], seconds: float)
     return pl.DataFrame(rows, schema=_PART)
 
 
-def no_parts() -> pl.DataFrame:
-    """Return a part without runs."""
-    return pl.DataFrame(schema=_PART)
-
-
 def nothing_kept() -> pl.DataFrame:
-    """Return kept runs: none."""
+    """Return the runs of an empty folder."""
     return pl.DataFrame(schema=_KEPT)
 
 
@@ -80,12 +75,8 @@ def asked_for(manifest: Mapping[str, Any], kept: pl.DataFrame) -> pl.DataFrame:
     """Return those of the kept runs that an experiment has, as a part."""
     keys = {"key": manifest["keys"], "configuration": list(range(len(manifest["keys"])))}
     configurations = pl.DataFrame(keys, schema={"key": pl.String, "configuration": pl.Int32})
-    seeds = pl.Series(manifest["seeds"], dtype=pl.Int64)
-    return (
-        kept.filter(pl.col("seed").is_in(seeds.implode()))
-        .join(configurations, on="key")
-        .select(*_PART)
-    )
+    seeds = pl.DataFrame({"seed": manifest["seeds"]}, schema={"seed": pl.Int64})
+    return kept.join(seeds, on="seed").join(configurations, on="key").select(*_PART)
 
 
 def to_bytes(frame: pl.DataFrame) -> bytes:
