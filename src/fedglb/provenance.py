@@ -53,6 +53,7 @@ LEFT_OUT = {
     "studies/results/card.py": "shows results",
     "studies/results/store.py": "stores the tables unchanged; its files have a version",
     "studies/results/study.py": "stores the tables unchanged",
+    "studies/spec/keys.py": "names runs by what they depend on",
     "studies/spec/plan.py": "chooses the runs; the identity includes its choice",
     "typing.py": "types for readers and checkers",
     "warm_up.py": "discards its results",
@@ -111,12 +112,12 @@ def meaning_digest(package: Path = PACKAGE) -> str:
         source.relative_to(package).as_posix(): _meaning(ast.parse(source.read_bytes()))
         for source in counted(package)
     }
-    return _digest(trees)
+    return digest_of(trees)
 
 
 def digest_of_source(source: bytes) -> str:
     """Return a digest of a user's module, as `meaning_digest`."""
-    return _digest(_meaning(ast.parse(source)))
+    return digest_of(_meaning(ast.parse(source)))
 
 
 def _meaning(node: object) -> Any:
@@ -141,12 +142,12 @@ def _meaning(node: object) -> Any:
 @functools.cache
 def code_digest() -> str:
     """Return a digest of sources and packages: processes that share it compute equal numbers."""
-    return _digest([meaning_digest(), versions(_NUMERIC)])
+    return digest_of([meaning_digest(), versions(_NUMERIC)])
 
 
 def data_digest(facts: Mapping[str, Any]) -> str:
     """Return a digest of the environment's data, which processes must share, too."""
-    return _digest(facts)
+    return digest_of(facts)
 
 
 def identity(document: str, facts: Mapping[str, Any], own: Mapping[str, str]) -> str:
@@ -154,10 +155,11 @@ def identity(document: str, facts: Mapping[str, Any], own: Mapping[str, str]) ->
 
     `own` has digests of the user's code; most experiments have none.
     """
-    return _digest([document, facts, code_digest(), *([own] if own else [])])
+    return digest_of([document, facts, code_digest(), *([own] if own else [])])
 
 
-def _digest(value: object) -> str:
+def digest_of(value: object) -> str:
+    """Return a digest of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

@@ -60,7 +60,31 @@ def test_a_dry_run_lists_and_runs_nothing(tmp_path):
     assert out.returncode == 0
     assert "FedGLB-UCB D=1 newton\n" in out.stdout
     assert "3 configurations × 4 seeds = 12 runs of 24 interactions, 288 in all" in out.stdout
+    assert "0 of 12 runs are kept, 12 to run" in out.stdout
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_grows_says_what_it_keeps(tmp_path):
+    sweep = ["sweep", toml(tmp_path), "--out", str(tmp_path / "out"), "--jobs", "1", "--seeds"]
+    assert json.loads(fedglb(*sweep, "2", "--json").stdout)["kept"] == 0
+    before = {p: p.read_bytes() for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    dry = fedglb(*sweep, "5", "--dry-run")
+    assert "6 of 15 runs are kept, 9 to run" in dry.stdout
+    answer = json.loads(fedglb(*sweep, "5", "--dry-run", "--json").stdout)
+    assert (answer["runs"], answer["kept"]) == (15, 6)
+    toml(tmp_path, horizon=13)
+    refused = fedglb(*sweep, "5", "--dry-run")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--out" in refused.stderr
+    assert "with other horizon" in refused.stderr
+    assert {p: p.read_bytes() for p in (tmp_path / "out").rglob("*") if p.is_file()} == before
+    toml(tmp_path)
+    out = fedglb(*sweep, "5")
+    assert "tiny: 6 of 15 runs are kept, 9 to run" in out.stderr
+    assert "15 runs" in out.stdout
+    for seeds, runs in (("5", 15), ("3", 9)):  # complete; and less
+        answer = json.loads(fedglb(*sweep, seeds, "--json").stdout)
+        assert (answer["runs"], answer["kept"]) == (runs, runs)
 
 
 @pytest.mark.parametrize(

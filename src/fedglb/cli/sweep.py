@@ -36,25 +36,29 @@ def sweep(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run algorithms × parameter grids × seeds; a stopped sweep resumes.
+    """Run algorithms × parameter grids × seeds; a stopped sweep resumes, a changed one reuses runs.
 
     Example: fedglb sweep experiments/small.toml --jobs 2
     """
     from fedglb.cli.sweep_view import view
     from fedglb.studies import read_experiment
+    from fedglb.studies.results.store import count_kept
     from fedglb.studies.run.sweep import run_sweep
 
     with report_errors(seeds="--seeds"):
         experiment = read_experiment(file, _seeds(seeds), say)
     folder = Path("results") / experiment.name if out is None else Path(out)
+    with report_errors(folder):
+        kept = count_kept(folder, experiment)
     if dry_run:
-        _list(experiment, folder, as_json=as_json)
+        _list(experiment, kept, folder, as_json=as_json)
         return
     with view() as tell, report_errors(folder):
+        tell(f"{experiment.name}: {_reuse(kept, experiment.runs)}", None)
         result = run_sweep(experiment, folder, jobs, cluster, partial(tell, experiment.name))
     summary = summarise(result.runs)
     if as_json:
-        print_json(_plain(result, summary, folder))
+        print_json(_plain(result, summary, folder) | {"runs": result.runs.height, "kept": kept})
     else:
         _show(result, summary, folder)
 
@@ -94,13 +98,17 @@ def summarise(runs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _list(experiment: Experiment, folder: Path, *, as_json: bool) -> None:
+def _reuse(kept: int, runs: int) -> str:
+    return f"{kept:,} of {runs:,} runs are kept, {runs - kept:,} to run"
+
+
+def _list(experiment: Experiment, kept: int, folder: Path, *, as_json: bool) -> None:
     labels = [c.label for c in experiment.configurations]
     interactions = experiment.runs * experiment.interactions
     if as_json:
         answer = {
             "folder": str(folder), "labels": labels, "seeds": list(experiment.seeds),
-            "runs": experiment.runs, "interactions": interactions,
+            "runs": experiment.runs, "kept": kept, "interactions": interactions,
         }  # fmt: skip
         print_json(answer)
         return
@@ -110,6 +118,7 @@ def _list(experiment: Experiment, folder: Path, *, as_json: bool) -> None:
         f"{len(labels)} configurations × {len(experiment.seeds)} seeds = {experiment.runs:,} runs "
         f"of {experiment.interactions:,} interactions, {interactions:,} in all, to {folder}"
     )
+    typer.echo(_reuse(kept, experiment.runs))
 
 
 def _plain(result: SweepResult, summary: pl.DataFrame, folder: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fedglb.cli.progress import announce_compilation, repeating
 from fedglb.io.durations import in_words
 from fedglb.simulation.bar import LINE_EVERY
 from fedglb.studies import Finished, SweepStatus, pareto_front
+from fedglb.studies.run.progress import counted
 
 _MOST_SHOWN = 5
 _LOOK_EVERY = 1.0  # seconds
@@ -92,7 +93,7 @@ def in_a_line(status: SweepStatus) -> str:
     whole = status.interactions + status.left
     share = f" ({status.interactions / whole:.0%})".replace("%", " %") if whole else ""
     text = (
-        f"{len(status.finished)}/{status.runs} runs{share}, {in_words(status.seconds)} so far, "
+        f"{counted(status)}{share}, {in_words(status.seconds)} so far, "
         f"{_left(status)} left, {_speed(status)}"
     )
     best = min(trade_offs(status.finished), key=lambda b: b[1], default=None)
@@ -101,7 +102,7 @@ def in_a_line(status: SweepStatus) -> str:
 
 def drawing(title: str, status: SweepStatus) -> RenderableType:
     """Return the live view."""
-    head = Text(f"{title}: {len(status.finished)}/{status.runs} runs, ")
+    head = Text(f"{title}: {counted(status)}, ")
     head.append(f"{_speed(status)}, {_left(status)} left")
     whole = status.interactions + status.left
     parts: list[RenderableType] = [

@@ -15,7 +15,7 @@ from fedglb.io import atomic
 from fedglb.studies.results import store
 from fedglb.studies.results.tables import recorded_steps
 from fedglb.studies.run.task import deal
-from fedglb.studies.spec import experiment
+from fedglb.studies.spec import keys
 from tests.studies.tiny import bytes_of, parts, start, tables, until
 
 
@@ -86,20 +86,23 @@ def test_manifest(undisturbed):
     folder, result = undisturbed, fg.load_sweep(undisturbed)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest == result.manifest
-    assert manifest["format"] == 2
+    assert manifest["format"] == 3
     assert set(manifest) == {  # stored: another name, or one less, needs another format
         "format", "name", "identity", "complete", "started", "wall_seconds", "run_seconds",
         "software", "horizon", "clients", "arms", "problem", "seeds", "configurations",
-        "document", "own", "data", "sessions", "files",
+        "keys", "shared", "document", "own", "data", "sessions", "files",
     }  # fmt: skip
     assert manifest["complete"]
+    assert set(manifest["shared"]) == {"code", "environment", "data", "horizon"}
+    assert len(set(manifest["keys"])) == 3
     assert manifest["seeds"] == [1, 2, 3, 4]
     assert manifest["configurations"][1]["threshold"] == 1.0
     assert manifest["software"]["dependencies"]["numpy"]
     assert manifest["sessions"][0]["machine"]["cores"] >= 1
     assert manifest["wall_seconds"] > 0
-    files = [".lock", "manifest.json", "runs.parquet", "traces.parquet"]
+    files = [".lock", "manifest.json", "parts", "runs.parquet", "traces.parquet"]
     assert sorted(os.listdir(folder)) == files
+    assert len(os.listdir(folder / "parts")) == 1
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 499, 500, 501, 2000, 400_000])
@@ -151,9 +154,10 @@ def test_a_damaged_part_is_run_again(tmp_path, undisturbed, damage):
     assert bytes_of(folder) == bytes_of(undisturbed)
 
 
-def test_a_part_of_another_sweep_does_not_count(tmp_path, undisturbed):
+@pytest.mark.parametrize("changes", [{"defaults": {"exploration": 0.2}}, {"horizon": 13}])
+def test_a_part_of_another_sweep_does_not_count(tmp_path, undisturbed, changes):
     interrupted(tmp_path / "out", 3)
-    interrupted(tmp_path / "other", 6, tables(defaults={"exploration": 0.2}))
+    interrupted(tmp_path / "other", 6, tables(**changes))
     for part in parts(tmp_path / "other"):
         (tmp_path / "out" / "parts" / part.name).write_bytes(part.read_bytes())
     assert fg.load_sweep(tmp_path / "out", partial=True).runs.height == 3
@@ -201,19 +205,36 @@ def test_a_complete_sweep_is_read_not_run(tmp_path, monkeypatch):
 def test_another_sweep_in_the_folder_is_refused(tmp_path, monkeypatch):
     folder = tmp_path / "out"
     interrupted(folder, 3)
-    before = {p.name: p.read_bytes() for p in parts(folder)}
-    for changes in ({"horizon": 13}, {"seeds": 5}, {"name": "other"}):
-        said = f"another experiment, 'tiny', with other {next(iter(changes))}$"
-        with pytest.raises(fg.InvalidInput, match=said):
-            fg.sweep(tables(**changes), folder, jobs=1)
+    before = {p.name: p.read_bytes() for p in [folder / "manifest.json", *parts(folder)]}
+    more = {"name": "other", "seeds": 5, "algorithm": [{"name": "n-ons-glm"}], "defaults": {}}
+    for changes in (
+        {"horizon": 13}, {"problem": {"dim": 4}}, {"environment": {"clients": 2, "arms": 5}},
+        {"environment": {"clients": 3, "arms": 4}, "problem": {"dim": 2}, "horizon": 20},
+    ):  # fmt: skip
+        said = f"another experiment, 'tiny', with other {' and '.join(changes)}$"
+        for several in ({}, more):
+            with pytest.raises(fg.InvalidInput, match=said):
+                fg.sweep(tables(**several, **changes), folder, jobs=1)
     with monkeypatch.context() as patch:
         patch.setattr(fg.Environment, "facts", lambda env: {"digest": "of other clusters"})
         with pytest.raises(fg.InvalidInput, match="other data"):
             fg.sweep(tables(), folder, jobs=1)
-    monkeypatch.setattr(experiment, "identity", lambda document, facts, own: "another version")
+    monkeypatch.setattr(keys, "code_digest", lambda: "another version")
     with pytest.raises(fg.InvalidInput, match="another version"):
         fg.sweep(tables(), folder, jobs=1)
-    assert {p.name: p.read_bytes() for p in parts(folder)} == before
+    assert {p.name: p.read_bytes() for p in [folder / "manifest.json", *parts(folder)]} == before
+
+
+def test_an_environment_whose_code_was_edited_is_another_one(tmp_path):
+    def rows(count):
+        return fg.Partial(fg.Synthetic(fg.Problem(3), 2, 4), lambda seed, t: [t % count == 0] * 2)
+
+    def made(count):
+        return fg.Experiment.of([fg.n_ons_glm()], rows(count), 9, seeds=1)
+
+    fg.sweep(made(2), tmp_path / "out", jobs=1)
+    with pytest.raises(fg.InvalidInput, match=r"with other environment$"):
+        fg.sweep(made(3), tmp_path / "out", jobs=1)
 
 
 def test_foreign_folders_are_refused(tmp_path):
@@ -223,8 +244,8 @@ def test_foreign_folders_are_refused(tmp_path):
     with pytest.raises(fg.InvalidInput, match="not a file"):
         fg.sweep(tables(), tmp_path / "thesis.tex", jobs=1)
     (tmp_path / "other").mkdir()
-    old = dict.fromkeys(("name", "identity", "complete", "document", "files"), "") | {"format": 2}
-    said = {"has format 99, this version requires 2": {"format": 99}, "is incomplete": old}
+    old = dict.fromkeys(("name", "identity", "complete", "document", "files"), "") | {"format": 3}
+    said = {"has format 2, this version requires 3": {"format": 2}, "is incomplete": old}
     for what, manifest in said.items():
         (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(fg.InvalidInput, match=rf"delete this one: its manifest\.json {what}"):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
-from fedglb.studies.results.tables import no_parts
+from fedglb.studies.results.tables import part
 from fedglb.studies.run import progress, task
 from fedglb.studies.run.local import WorkerDied
 from tests.studies.tiny import (
@@ -49,22 +49,24 @@ def gone(pid):
         return True
 
 
-# Kills itself right before the n-th rename or removal: manifest, four parts, two tables, manifest.
+# Kills itself right before the n-th rename or removal: manifest, four parts, all in one, two
+# tables, manifest, and the four parts go. What a killed process left is removed before.
 SUICIDE = """
-import os, shutil, signal, sys
+import os, signal, sys
+from pathlib import Path
 from fedglb.cli import main
 left = int(sys.argv.pop(1))
-real, remove = os.replace, shutil.rmtree
+real, remove = os.replace, Path.unlink
 def counted(call):
     def wrapper(path, *rest, **options):
         global left
-        if "out" in os.fspath(path):
+        if "out" in os.fspath(path) and (call is real or ".unfinished" not in path.name):
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
         return call(path, *rest, **options)
     return wrapper
-os.replace, shutil.rmtree = counted(real), counted(remove)
+os.replace, Path.unlink = counted(real), counted(remove)
 main()
 """
 
@@ -73,14 +75,15 @@ main()
 def test_killed_at_every_kind_of_moment_it_ends_the_same(tmp_path, undisturbed):
     folder, kept = tmp_path / "out", []
     sweep = ("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "1")
-    # the first manifest; the 2nd part; the 2nd part of a second try; runs, traces, the last
-    # manifest, and the removal of the parts (each session begins with a manifest)
-    for moment in (1, 3, 3, 4, 3, 4, 5):
+    # the first manifest; the 2nd part; the 2nd part of a second try; runs after two more parts and
+    # all in one, traces, the last manifest, and the second removal (each session begins with a
+    # manifest, and writes all in one again)
+    for moment in (1, 3, 3, 5, 4, 5, 7):
         process = start("-c", SUICIDE, str(moment), *sweep)
         _, err = process.communicate()
         assert process.returncode == -signal.SIGKILL, err
         kept.append(len(parts(folder)))
-    assert kept == [0, 1, 2, 4, 4, 4, 4]
+    assert kept == [0, 1, 2, 5, 5, 5, 4]
     assert fg.load_sweep(folder).manifest["complete"]
     out = fedglb(*sweep)
     assert out.returncode == 0, out.stderr
@@ -275,7 +278,7 @@ def test_an_error_of_progress_in_the_watching_thread_is_raised_and_runs_are_kept
 
 def test_tasks_are_entered_and_finished_from_several_threads(tmp_path):
     experiment = fg.read_experiment(tables(seeds=3000))
-    watch = progress.Watch(experiment, no_parts(), lambda status: None)
+    watch = progress.Watch(experiment, part([], 1, [], 0.0), lambda status: None)
     watch.folder = tmp_path
     tasks = [task.Task(seed, (0,)) for seed in experiment.seeds]
     switch = sys.getswitchinterval()
@@ -284,7 +287,7 @@ def test_tasks_are_entered_and_finished_from_several_threads(tmp_path):
         dispatch = threading.Thread(target=lambda: [watch.report_file(t) for t in tasks])
         dispatch.start()
         while dispatch.is_alive():
-            watch.finished(tasks[0], no_parts())
+            watch.finished(tasks[0], part([], 1, [], 0.0))
             watch.running()
     finally:
         sys.setswitchinterval(switch)
@@ -304,7 +307,7 @@ def test_workers_report_steps(tmp_path):
     experiment = fg.read_experiment(tables())
     task._reporter(report)(7)
     assert report.read_text() == "7"
-    watch = progress.Watch(experiment, no_parts(), None)
+    watch = progress.Watch(experiment, part([], 1, [], 0.0), None)
     one = task.Task(1, (0, 1))
     assert watch._steps(report, one) == 7 * 2 * 2
 

@@ -1,9 +1,9 @@
 """The folder of a sweep.
 
 * `manifest.json`: experiment, software, machine; whether it is complete.
-* `parts/`: one Parquet file per finished task, named by a checksum of the sweep and its content;
-  deleted at the end.
-* `runs.parquet`, `traces.parquet`: the result, always in the same order.
+* `parts/`: every run that was ever finished here, under its key (`studies/spec/keys.py`): one
+  Parquet file per finished task, named by a checksum; at the end all are put into one.
+* `runs.parquet`, `traces.parquet`: the result, the runs of the experiment, always in its order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +32,17 @@ from fedglb.io.atomic import (
 from fedglb.provenance import machine, software
 from fedglb.simulation.results import as_pandas
 from fedglb.studies.results.card import sweep_card
-from fedglb.studies.results.tables import from_bytes, no_parts, runs_table, to_bytes, traces_table
+from fedglb.studies.results.tables import (
+    asked_for,
+    from_bytes,
+    nothing_kept,
+    runs_table,
+    to_bytes,
+    traces_table,
+    under_keys,
+)
 from fedglb.studies.spec.experiment import Experiment
+from fedglb.studies.spec.keys import keys_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,11 +54,11 @@ if TYPE_CHECKING:
 SweepTable: TypeAlias = Literal["runs", "traces"]
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
 #: The version of these files. A folder of another version is refused: run the sweep again.
-FORMAT = 2
+FORMAT = 3
 _KEYS = {
     "name", "identity", "complete", "started", "wall_seconds", "run_seconds", "software", "horizon",
-    "clients", "arms", "problem", "seeds", "configurations", "document", "own", "data", "sessions",
-    "files",
+    "clients", "arms", "problem", "seeds", "configurations", "keys", "shared", "document", "own",
+    "data", "sessions", "files",
 }  # fmt: skip
 
 
@@ -63,23 +71,33 @@ class Store:
     manifest: dict[str, Any]
     complete: SweepResult | None  # the result, if it is complete and undamaged
     _since: float = field(default_factory=time.monotonic)
-    _parts: list[pl.DataFrame] = field(default_factory=list)
+    _kept: list[pl.DataFrame] = field(default_factory=list)
 
     def kept(self) -> pl.DataFrame:
-        """Read the runs that earlier sessions have finished."""
-        self._parts = [_parts(self.folder, self.manifest)]
-        return self._parts[0]
+        """Read the runs of this experiment that earlier sessions have finished."""
+        self._kept = [_kept(self.folder)]
+        found = asked_for(self.manifest, self._kept[0])
+        self.manifest["sessions"][-1]["kept"] = found.height
+        return found
 
     def add(self, content: bytes) -> pl.DataFrame:
-        """Store a part, and return its runs."""
-        name = _part_name(self.manifest, content)
+        """Keep the runs of a finished task, and return them."""
+        part = from_bytes(content)
+        self._kept.append(under_keys(part, self.manifest["keys"]))
+        self._write(self._kept[-1])
+        return part
+
+    def _write(self, kept: pl.DataFrame) -> str:
+        content = to_bytes(kept)
+        name = f"{checksum(content)}.parquet"
         atomic_write(self.folder / PARTS / name, content)
-        self._parts.append(from_bytes(content))
-        return self._parts[-1]
+        return name
 
     def finish(self) -> SweepResult:
-        """Write the result, then mark it complete, then remove the parts."""
-        parts = _each_once(self._parts)
+        """Put all kept runs into one file, write the result, then mark it complete."""
+        kept = _each_once(self._kept)
+        whole = self._write(kept.sort("key", "seed"))  # the same file after every kill
+        parts = asked_for(self.manifest, kept)
         result = _result(self.manifest, parts)
         files = {RUNS: to_bytes(result.runs), TRACES: to_bytes(result.traces)}
         for name, content in files.items():
@@ -88,7 +106,9 @@ class Store:
         self.manifest["run_seconds"] = math.fsum(parts["seconds"])
         self.manifest["complete"] = True
         self.note_time()
-        shutil.rmtree(self.folder / PARTS, ignore_errors=True)
+        for path in (self.folder / PARTS).glob("*.parquet"):
+            if path.name != whole:
+                path.unlink()
         return result
 
     def note_time(self) -> None:
@@ -252,26 +272,36 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
         allowed = f"an empty folder: this one has {min(strangers)!r} and is not a sweep's"
         raise InvalidInput("folder", str(folder), allowed)
     with exclusive_lock(folder):
-        manifest = _manifest(folder)
-        if manifest is None:
-            manifest = _new_manifest(experiment)
-        elif manifest["identity"] != experiment.identity:
-            raise InvalidInput("folder", str(folder), _another(manifest, experiment))
-        found = _complete_result(folder, manifest) if manifest["complete"] else None
-        store = Store(
-            folder, experiment, manifest, found if isinstance(found, SweepResult) else None
-        )
-        if store.complete is not None:
-            shutil.rmtree(folder / PARTS, ignore_errors=True)
-        else:
+        manifest, found = _continued(folder, experiment)
+        store = Store(folder, experiment, manifest, found)
+        if found is None:
             manifest |= {"complete": False, "files": {}}
             begun = {"started": _now(), "wall_seconds": None, **how, "machine": machine()}
             manifest["sessions"].append(begun)
             remove_unfinished(folder)
-            store.save()  # first: it identifies the folder's sweep
+            store.save()  # first: it says which runs belong here, and which are asked for
             (folder / PARTS).mkdir(exist_ok=True)
             remove_unfinished(folder / PARTS)
         yield store
+
+
+def count_kept(folder: Path, experiment: Experiment) -> int:
+    """Return how many runs of an experiment its folder has; raise if they do not belong there."""
+    manifest, found = _continued(folder, experiment)
+    return experiment.runs if found else asked_for(manifest, _kept(folder)).height
+
+
+def _continued(folder: Path, experiment: Experiment) -> tuple[dict[str, Any], SweepResult | None]:
+    """Return the manifest for an experiment in a folder, and the result if nothing is missing."""
+    manifest, new = _manifest(folder), _new_manifest(experiment)
+    if manifest is None:
+        return new, None
+    if manifest["shared"] != new["shared"]:
+        raise InvalidInput("folder", str(folder), _another(manifest, new))
+    if manifest["identity"] != new["identity"]:
+        return {**new, **{key: manifest[key] for key in ("started", "software", "sessions")}}, None
+    found = _complete_result(folder, manifest) if manifest["complete"] else None
+    return manifest, found if isinstance(found, SweepResult) else None
 
 
 def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
@@ -309,23 +339,27 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
     True
     """
     path = Path(folder)
-    manifest = _manifest(path)
-    if manifest is None:
-        raise InvalidInput("folder", str(folder), f"the folder of a sweep: it has no {MANIFEST}")
+    before: dict[str, Any] | None = {}
+    while before != (manifest := _manifest(path)):  # else a sweep has begun or ended meanwhile
+        if manifest is None:
+            allowed = f"the folder of a sweep: it has no {MANIFEST}"
+            raise InvalidInput("folder", str(folder), allowed)
+        found, before = _read(path, manifest, partial), manifest
+    if isinstance(found, str):
+        raise InvalidInput("folder", str(folder), found)
+    return found
+
+
+def _read(folder: Path, manifest: dict[str, Any], partial: bool) -> SweepResult | str:
+    """Return the result, or what a folder with one would be."""
     if manifest["complete"]:
-        found = _complete_result(path, manifest)
+        found = _complete_result(folder, manifest)
         if isinstance(found, SweepResult):
             return found
-        allowed = f"an undamaged sweep: {found} is damaged; run the sweep again to repair it"
-        raise InvalidInput("folder", str(folder), allowed)
+        return f"an undamaged sweep: {found} is damaged; run the sweep again to repair it"
     if not partial:
-        allowed = "a complete sweep: this one was interrupted; run it again to resume"
-        raise InvalidInput("folder", str(folder), allowed)
-    parts = _parts(path, manifest)
-    now = _manifest(path)
-    if now is None or now["complete"]:  # finished meanwhile, and its parts were deleted
-        return load(folder, partial=partial)
-    return _result(manifest, parts)
+        return "a complete sweep: this one was interrupted; run it again to resume"
+    return _result(manifest, asked_for(manifest, _kept(folder)))
 
 
 def _result(manifest: dict[str, Any], parts: pl.DataFrame) -> SweepResult:
@@ -345,26 +379,22 @@ def _complete_result(folder: Path, manifest: dict[str, Any]) -> SweepResult | st
     return SweepResult(runs, traces, manifest)
 
 
-def _part_name(manifest: dict[str, Any], content: bytes) -> str:
-    return f"{checksum(manifest['identity'].encode() + content)}.parquet"
-
-
-def _parts(folder: Path, manifest: dict[str, Any]) -> pl.DataFrame:
-    """Return all stored runs, without damaged files and parts of another sweep."""
-    frames = []
+def _kept(folder: Path) -> pl.DataFrame:
+    """Return all runs that a folder keeps, without damaged files."""
+    frames = [nothing_kept()]
     for path in sorted((folder / PARTS).glob("*.parquet")):
         try:
             content = path.read_bytes()
-        except FileNotFoundError:  # the sweep is finished and has removed its parts
+        except FileNotFoundError:  # the sweep is finished, and its runs are in one file
             continue
-        if _part_name(manifest, content) == path.name:
+        if f"{checksum(content)}.parquet" == path.name:
             frames.append(from_bytes(content))
-    return _each_once([no_parts(), *frames])
+    return _each_once(frames)
 
 
 def _each_once(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return all runs of some parts; of a run finished twice, the first."""
-    return pl.concat(frames).unique(["configuration", "seed"], keep="first", maintain_order=True)
+    """Return all runs of some frames; of a run finished twice, the first."""
+    return pl.concat(frames).unique(["key", "seed"], keep="first", maintain_order=True)
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
@@ -384,7 +414,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _new_manifest(experiment: Experiment) -> dict[str, Any]:
-    env, problem = experiment.env, experiment.env.problem
+    env, problem, keys = experiment.env, experiment.env.problem, keys_of(experiment)
     return {
         "format": FORMAT,
         "name": experiment.name,
@@ -407,6 +437,8 @@ def _new_manifest(experiment: Experiment) -> dict[str, Any]:
             | {key: _plain(value) for key, value in c.parameters.items()}
             for c in experiment.configurations
         ],
+        "keys": list(keys.runs),
+        "shared": keys.shared,
         "document": experiment.document,
         "own": experiment.own,
         "data": env.facts(),
@@ -420,22 +452,23 @@ def _plain(value: float | int | str | None) -> float | int | str | None:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _another(manifest: dict[str, Any], experiment: Experiment) -> str:
-    """Return which sweep the folder has, and the remedy."""
-
-    def differing(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-        return " and ".join(k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k))
-
-    if manifest["document"] != experiment.document:
-        keys = differing(json.loads(manifest["document"]), json.loads(experiment.document))
-        what = f"it has another experiment, {manifest['name']!r}, with other {keys}"
-    elif manifest["own"] != experiment.own:
-        keys = differing(manifest["own"], experiment.own)
-        what = f"it was started with another version of {keys}"
-    elif manifest["data"] != experiment.env.facts():
+def _another(manifest: dict[str, Any], new: dict[str, Any]) -> str:
+    """Return why an experiment does not belong into a folder, and the remedy."""
+    other = {key for key, value in new["shared"].items() if manifest["shared"].get(key) != value}
+    before, now = (json.loads(each["document"]) for each in (manifest, new))
+    said = ["environment", "problem"] if "environment" in other else []
+    keys = [key for key in (*said, "horizon") if before.get(key) != now.get(key)]
+    if "code" in other:
+        what = "it was started with another version of fedglb, NumPy, SciPy or numba"
+    elif keys:
+        what = f"it has another experiment, {manifest['name']!r}, with other {' and '.join(keys)}"
+    elif "data" in other:
         what = "it was started with other data, or with other clusters of the same data"
     else:
-        what = "it was started with another version of fedglb, NumPy, SciPy or numba"
+        what = (
+            f"it has another experiment, {manifest['name']!r}: its environment is another one, by "
+            "its code or by what it holds"
+        )
     return f"another folder (--out), or delete this one: {what}"
 
 

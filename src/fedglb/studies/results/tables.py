@@ -27,6 +27,8 @@ _PART: dict[str, pl.DataType | type[pl.DataType]] = {
     "client_regret": pl.List(pl.Float64), "update_seconds": pl.Float64,
     **{f"trace_{name}": pl.List(kind) for name, kind in TRACE.items()},
 }  # fmt: skip
+#: The same in the folder: a run is kept under what it depends on, not under its place.
+_KEPT = {"key": pl.String, **{k: v for k, v in _PART.items() if k != "configuration"}}
 #: The columns of baselines without learning: see `run/fixed_models.py`.
 BASELINES = {"name": pl.String, "seed": pl.Int64, "regret": pl.Float64, "reward": pl.Float64}
 _KINDS: dict[type, type[pl.DataType]] = {float: pl.Float64, int: pl.Int64, str: pl.String}
@@ -56,9 +58,25 @@ def part(indices: Sequence[int], seed: int, runs: Sequence[Run], seconds: float)
     return pl.DataFrame(rows, schema=_PART)
 
 
-def no_parts() -> pl.DataFrame:
-    """Return a part without runs."""
-    return pl.DataFrame(schema=_PART)
+def nothing_kept() -> pl.DataFrame:
+    """Return the runs of an empty folder."""
+    return pl.DataFrame(schema=_KEPT)
+
+
+def under_keys(part: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Return a part as it is kept; `keys` are those of the experiment's configurations."""
+    key = pl.col("configuration").replace_strict(
+        list(range(len(keys))), list(keys), return_dtype=pl.String
+    )
+    return part.with_columns(key.alias("key")).select(*_KEPT)
+
+
+def asked_for(manifest: Mapping[str, Any], kept: pl.DataFrame) -> pl.DataFrame:
+    """Return those of the kept runs that an experiment has, as a part."""
+    keys = {"key": manifest["keys"], "configuration": list(range(len(manifest["keys"])))}
+    configurations = pl.DataFrame(keys, schema={"key": pl.String, "configuration": pl.Int32})
+    seeds = pl.DataFrame({"seed": manifest["seeds"]}, schema={"seed": pl.Int64})
+    return kept.join(seeds, on="seed").join(configurations, on="key").select(*_PART)
 
 
 def to_bytes(frame: pl.DataFrame) -> bytes:

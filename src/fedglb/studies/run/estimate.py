@@ -23,6 +23,8 @@ from fedglb.studies.spec.plan import Plan, read_plan
 LONG_ENOUGH = 1.5
 #: Approximate bytes of page and figures.
 _PAGE = 5_000_000
+#: A run is in a sweep's tables, and in its parts.
+_COPIES = 2
 #: Time grows at least linearly with the horizon, and at most quadratically.
 _POWERS = (1.0, 2.0)
 
@@ -71,13 +73,13 @@ def estimate(
             probes[cell.panel] = _probe(plan, each, whole.horizon)
         probe = probes[cell.panel]
         seconds += whole.runs * probe.seconds(whole.horizon)
-        size += whole.runs * len(recorded_steps(whole.horizon)) * probe.bytes_per_point
+        size += _COPIES * whole.runs * len(recorded_steps(whole.horizon)) * probe.bytes_per_point
     search_runs = search_steps = 0
     if plan.search is not None:
         search_runs = len(every) * len(plan.search.algorithm) * len(plan.search.seeds)
         search_steps = plan.search.horizon or whole.horizon
         seconds += search_runs * probe.seconds(search_steps)
-        size += search_runs * len(recorded_steps(search_steps)) * probe.bytes_per_point
+        size += _COPIES * search_runs * len(recorded_steps(search_steps)) * probe.bytes_per_point
     return StudyEstimate(
         plan.name, plan.profile, sum(len(each.configurations) for each in wholes),
         len(whole.seeds), max(each.interactions for each in wholes), search_runs,

@@ -40,6 +40,7 @@ class SweepStatus:
     interactions: int  # of this session, those of running tasks included
     left: int  # interactions still to do
     seconds: float  # of this session
+    kept: int = 0  # of the finished ones: those of earlier sessions
 
 
 #: Called now and then, possibly from another thread, but never concurrently.
@@ -55,10 +56,15 @@ def status_bar(progress: OnStatus | bool | None, title: str) -> Iterator[OnStatu
     with bar(title) as draw:
 
         def tell(status: SweepStatus) -> None:
-            text = f"{len(status.finished)}/{status.runs} runs"
-            draw(status.interactions, status.interactions + status.left, text)
+            draw(status.interactions, status.interactions + status.left, counted(status))
 
         yield tell
+
+
+def counted(status: SweepStatus) -> str:
+    """Return the number of finished runs, and how many of them are from earlier sessions."""
+    kept = f" ({status.kept} kept)" if status.kept else ""
+    return f"{len(status.finished)}/{status.runs} runs{kept}"
 
 
 class Watch:
@@ -153,7 +159,7 @@ class Watch:
             interactions = (len(finished) - self._before) * one + partly
             left = max((runs - len(finished)) * one - partly, 0)
             seconds = time.monotonic() - self._begin
-            self._tell(SweepStatus(runs, finished, interactions, left, seconds))
+            self._tell(SweepStatus(runs, finished, interactions, left, seconds, self._before))
 
     def _steps(self, path: Path, task: Task) -> int:
         try:

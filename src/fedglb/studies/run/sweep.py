@@ -58,7 +58,9 @@ def sweep(
 ) -> SweepResult:
     """Run every configuration with every seed and return the result.
 
-    A folder with a part of this sweep is completed; one with all of it is read.
+    A folder that has some of these runs keeps them, and only the others are run. It may have been
+    made with other seeds, algorithms or labels, or an earlier version of your own parts, but with
+    the same environment, horizon, data and version of the package.
 
     Parameters
     ----------
@@ -84,8 +86,9 @@ def sweep(
     Raises
     ------
     InvalidInput
-        If the experiment is invalid, the folder is in use or has anything but a part of this sweep,
-        or workers of the cluster cannot import a part of it.
+        If the experiment is invalid, the folder is in use, has anything but a sweep or one with
+        another environment, horizon, data or version, or workers of the cluster cannot import a
+        part of the experiment.
     DataUnavailable
         If a data set of the experiment was not found.
     SweepFailed
@@ -157,6 +160,8 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
     schedule = TaskSchedule(experiment, kept.select("configuration", "seed").iter_rows())
     watch = Watch(experiment, kept, progress)
     failures: list[str] = []
+    if not schedule:
+        watch.emit()
     with watch.watching():
         while schedule:
             tasks = schedule.tasks(jobs if client is None else threads(client))

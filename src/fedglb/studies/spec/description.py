@@ -107,7 +107,7 @@ class _Describer:
         function, arguments, state, *items = (*reduced, None, None, None)[:5]
         if isinstance(state, dict) or state is None:
             kept = {k: v for k, v in (state or {}).items() if not _is_cache(type(value), k)}
-            state = {k: self.of(kept[k]) for k in sorted(kept, key=str)}
+            state = {k: self.of(_declared(type(value), k, kept[k])) for k in sorted(kept, key=str)}
         else:
             state = self.of(state)
         more = [self.of(list(each)) for each in items if each is not None]
@@ -179,6 +179,17 @@ def _array(values: np.ndarray[Any, Any]) -> list[Any]:
 def _is_cache(kind: type, name: object) -> bool:
     found = inspect.getattr_static(kind, str(name), None)
     return isinstance(found, functools.cached_property)
+
+
+def _declared(kind: type, name: object, value: Any) -> Any:
+    """Return a value as the float that its field declares, where the field is one of the package's.
+
+    Every formula of the package gives the same for 1 and 1.0; a user's may not.
+    """
+    if type(value) not in (int, np.float64) or kind.__module__.partition(".")[0] != "fedglb":
+        return value
+    field = getattr(kind, "__dataclass_fields__", {}).get(name)
+    return value if field is None or "float" not in str(field.type) else float(value)
 
 
 def _globals_of(code: types.CodeType) -> Iterator[str]:
