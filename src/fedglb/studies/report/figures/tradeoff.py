@@ -163,8 +163,10 @@ def _axes(axes: Axes, measure: str, extent: Range, medium: Medium) -> None:
     if extent.costs:
         axes.set_xscale("log")
         powers = range(math.floor(math.log10(extent.left)), math.ceil(math.log10(extent.right)) + 1)
-        close = math.log10(extent.right / extent.left) < (1.2 if medium.narrow else 2.2)
-        ticks = [m * 10.0**p for p in powers for m in ((1, 2, 5) if close else (1,))]
+        span = math.log10(extent.right / extent.left)
+        few = (1, 3) if span < 2.2 else (1,)
+        steps = (1, 2, 5) if span < (1.2 if medium.narrow else 2.2) else few
+        ticks = [m * 10.0**p for p in powers for m in steps]
         ticks = [t for t in ticks if extent.left <= t <= extent.right]
         if extent.zero is not None:
             ticks = [extent.zero] + [t for t in ticks if t > 1.3 * extent.zero]
