@@ -165,8 +165,8 @@ def _axes(axes: Axes, measure: str, extent: Range, medium: Medium) -> None:
         powers = range(math.floor(math.log10(extent.left)), math.ceil(math.log10(extent.right)) + 1)
         span = math.log10(extent.right / extent.left)
         few = (1, 3) if span < 2.2 else (1,)
-        steps = (1, 2, 5) if span < (1.2 if medium.narrow else 2.2) else few
-        ticks = [m * 10.0**p for p in powers for m in steps]
+        within = (1, 2, 5) if span < (1.2 if medium.narrow else 2.2) else few
+        ticks = [m * 10.0**p for p in powers for m in within]
         ticks = [t for t in ticks if extent.left <= t <= extent.right]
         if extent.zero is not None:
             ticks = [extent.zero] + [t for t in ticks if t > 1.3 * extent.zero]
