@@ -125,7 +125,8 @@ def test_transfers_are_two_per_client_round_and_update(name):
 
 def entries(name: str) -> dict[str, tuple[int, int, int]]:
     frame = federation(name).coordinator.ledger.frame()
-    return {row[0]: row[2:] for row in frame.rows()}
+    assert frame["bits"].equals(64 * frame["scalars"])
+    return {row[0]: row[2:5] for row in frame.rows()}
 
 
 def test_scalars_of_each_message_type():
@@ -181,7 +182,7 @@ def test_a_one_pass_update_is_one_message_up_and_one_model_down(name):
     ledger, syncs = fed.coordinator.ledger, fed.coordinator.syncs
     assert syncs == 5
     assert {type(m).name for m in fed.sent} == {"SumsRequest", "BatchSums", "NewModel"}
-    found = {row[0]: row[2:] for row in ledger.frame().rows()}
+    found = {row[0]: row[2:5] for row in ledger.frame().rows()}
     models = D + TRIANGLE + fed.coordinator.model.radius_terms.size
     assert found == {
         "SumsRequest": (N * syncs, 0, 0),

@@ -84,6 +84,7 @@ def simulate(
     >>> run.trace.height, run.choices.shape
     (20, (20, 5))
     """
+    _check("algorithm", algorithm)
     instance("env", env, Environment, _ENV)
     one_of("engine", engine, ENGINES)
     if network is not None:
@@ -93,7 +94,6 @@ def simulate(
         raise InvalidInput("observer", observer, allowed)
     if engine == "compiled":
         return compare([algorithm], env, horizon, seed, progress=progress)[0]
-    _check("algorithm", algorithm)
     steps = known_horizon(env, horizon)
     seed = integer("seed", seed, at_least=0)
     run = stepwise(algorithm, env, steps, seed, observer)
