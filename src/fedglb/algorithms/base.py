@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedglb.errors import InvalidInput, instance, integer, number, under
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence
+from fedglb.parts.choice import Choice, ChoiceLike, Ucb, as_choice
+from fedglb.parts.confidence import Confidence, ConfidenceLike, as_confidence
 from fedglb.parts.confidence.base import check_noise
 from fedglb.parts.effects import SHARE
 from fedglb.parts.global_update import GlobalUpdate, OneExchange
-from fedglb.parts.local_update import Calibrated, LocalUpdate
+from fedglb.parts.local_update import Calibrated, LocalUpdate, LocalUpdateLike, as_local_update
 from fedglb.parts.memory import Adaptive, Forever, Memory
 from fedglb.parts.ridge import Evidence
 from fedglb.parts.spread import Pooled
-from fedglb.parts.trigger import Never, Trigger
+from fedglb.parts.own import Code
+from fedglb.parts.trigger import Never, Trigger, TriggerLike, as_trigger
 from fedglb.privacy import GaussianMechanism
 from fedglb.problem import Problem
 from fedglb.setting import Setting
@@ -100,7 +101,30 @@ class Algorithm:
     spread: Pooled | None = None
     memory: Memory = field(default_factory=Forever)
 
+    if TYPE_CHECKING:  # in place of a part, a function
+
+        def __init__(
+            self,
+            name: str,
+            local_update: LocalUpdateLike,
+            global_update: GlobalUpdate | None,
+            trigger: TriggerLike,
+            confidence: ConfidenceLike,
+            ridge: float | Evidence = 1.0,
+            delta: float = 0.01,
+            exploration: float = 1.0,
+            centralised: bool = False,
+            choice: ChoiceLike = ...,
+            privacy: GaussianMechanism | None = None,
+            spread: Pooled | None = None,
+            memory: Memory = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "local_update", as_local_update(self.local_update))
+        object.__setattr__(self, "trigger", as_trigger(self.trigger))
+        object.__setattr__(self, "confidence", as_confidence(self.confidence))
+        object.__setattr__(self, "choice", as_choice(self.choice))
         if not isinstance(self.ridge, Evidence):
             number("ridge", self.ridge, above=0.0)
         number("delta", self.delta, above=0.0, below=1.0)
@@ -278,7 +302,30 @@ class Algorithm:
         if not math.isfinite(radius):
             allowed = "a larger curvature: the radius is too large for a double"
             raise InvalidInput("curvature", problem.c_mu, allowed)
+        for code, arguments in self.rehearsals(setting):
+            code.rehearse(arguments, compiled=False)
         return setting
+
+    def rehearsals(self, setting: Setting) -> list[tuple[Code, tuple[Any, ...]]]:
+        """Return the functions of a user's among the parts, and what they are first called with.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        list of tuple
+            The function's code, and the arguments of the kernel around it. Of all parts but the
+            choice, whose first call is that of the first client.
+        """
+        found = (
+            self.local_update.rehearsal(setting),
+            self.confidence.rehearsal(setting, self.local_update.begin(setting)),
+            self.trigger.resolved(setting).rehearsal(),
+        )
+        return [each for each in found if each is not None]
 
     def caveats(self, problem: Problem, *, federated: bool = False) -> tuple[str, ...]:
         """Return the limits of the proofs for this algorithm and problem, one sentence each.

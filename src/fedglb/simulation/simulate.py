@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import methodcaller
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from fedglb.algorithms import Algorithm
-from fedglb.environments import Environment
+from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.kernels.threads import each
 from fedglb.simulation.bar import steps_bar
-from fedglb.simulation.compiled import CompiledEngine, block_arrays
+from fedglb.parts.own import say_plain
+from fedglb.simulation.compiled import CompiledEngine, block_arrays, plain_part
 from fedglb.simulation.engine import Progress
+from fedglb.simulation.play import BlockArrays
 from fedglb.simulation.reference import Observer, ReferenceEngine
 from fedglb.simulation.results import Run
 
+AnyEngine: TypeAlias = CompiledEngine | ReferenceEngine
 EngineName: TypeAlias = Literal["compiled", "reference"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 
@@ -45,7 +48,8 @@ def simulate(
         the same ones.
     engine
         "compiled" plays blocks of interactions in compiled code, "reference" delivers each
-        message of the protocol. They give the same results, to the bit.
+        message of the protocol. They give the same results, to the bit. Where numba cannot compile
+        a part, "reference" plays, and a warning says so.
     observer
         Called as observer(t, i, client) before client i chooses in step t; only with
         engine="reference".
@@ -102,7 +106,8 @@ def compare(
 
     The results equal those of `simulate`. Drawing the arms of a step takes about as long as playing
     it, so this is the fast way to compare algorithms. With several cores (NUMBA_NUM_THREADS limits
-    them) the algorithms run in several threads.
+    them) the algorithms run in several threads. One with a part that numba cannot compile plays in
+    the reference engine, and a warning says so.
 
     Parameters
     ----------
@@ -126,8 +131,7 @@ def compare(
     Raises
     ------
     InvalidInput
-        If an argument is invalid, an algorithm does not fit the environment, or a part of it is
-        plain Python: use `simulate` with engine="reference".
+        If an argument is invalid, or an algorithm does not fit the environment.
 
     Examples
     --------
@@ -145,7 +149,7 @@ def compare(
     instance("env", env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
     steps = known_horizon(env, horizon)
     seed = integer("seed", seed, at_least=0)
-    engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in every]
+    engines = [_engine(algorithm, env, steps, seed) for algorithm in every]
     title = every[0].name if len(every) == 1 else f"{len(every)} algorithms"
     with steps_bar(progress, title, steps) as tell:
         for done in advance(engines, env, steps, seed):
@@ -154,8 +158,19 @@ def compare(
     return [engine.result() for engine in engines]
 
 
+def _engine(algorithm: Algorithm, env: Environment, horizon: int, seed: int) -> AnyEngine:
+    """Return the compiled engine; the reference engine if a part is plain Python."""
+    plain = plain_part(algorithm)
+    if plain is None:
+        return CompiledEngine(algorithm, env, horizon, seed)
+    engine = ReferenceEngine(algorithm, env, horizon, seed)
+    (part, why), code = plain, getattr(plain[0], "function", type(plain[0]))
+    say_plain(code, f"{part} plays through the reference engine, which is slower: {why}")
+    return engine
+
+
 def advance(
-    engines: Sequence[CompiledEngine],
+    engines: Sequence[AnyEngine],
     env: Environment,
     horizon: int,
     seed: int,
@@ -177,8 +192,16 @@ def advance(
                 if name != "first"
             }
             piece = shared._replace(first=shared.first + begin, **arrays)
-            each(methodcaller("play", piece), engines)
+            each(partial(_play, block, begin, end, piece), engines)
             yield shared.first + end - 1
+
+
+def _play(block: Block, begin: int, end: int, piece: BlockArrays, engine: AnyEngine) -> None:
+    """Play some steps of a block, which are in `piece`, too."""
+    if isinstance(engine, CompiledEngine):
+        engine.play(piece)
+    else:
+        engine.play(block, begin, end)
 
 
 def known_horizon(env: Environment, horizon: int | None) -> int:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from fedglb.errors import InvalidInput, relocated, under
 from fedglb.io.atomic import atomic_write, exclusive_lock
-from fedglb.simulation.compiled import is_compiled
+from fedglb.simulation.compiled import plain_part
 from fedglb.studies.report import Report, write_report
 from fedglb.studies.results.store import SweepResult
 from fedglb.studies.results.study import (
@@ -100,7 +100,7 @@ class _Work:
             with relocated(lambda path: in_search(path, each, first)):
                 made.append(self._read(tables))
             for i, one in enumerate(made[-1].configurations):
-                if not is_compiled(one.algorithm):
+                if plain_part(one.algorithm) is not None:
                     where = ("search", "algorithm", first + i // each, "name")
                     allowed = "an algorithm with compiled parts only: the search stops runs early"
                     with under(source=plan.source):
