@@ -14,9 +14,9 @@ from fedglb.parts.effects import SHARE
 from fedglb.parts.global_update import GlobalUpdate, OneExchange
 from fedglb.parts.local_update import Calibrated, LocalUpdate, LocalUpdateLike, as_local_update
 from fedglb.parts.memory import Adaptive, Forever, Memory
+from fedglb.parts.own import Code
 from fedglb.parts.ridge import Evidence
 from fedglb.parts.spread import Pooled
-from fedglb.parts.own import Code
 from fedglb.parts.trigger import Never, Trigger, TriggerLike, as_trigger
 from fedglb.privacy import GaussianMechanism
 from fedglb.problem import Problem
@@ -35,15 +35,16 @@ class Algorithm:
     name
         Name in results.
     local_update
-        How a client learns from its own samples: a part of `fedglb.parts.local_update`.
+        How a client learns from its own samples: a part of `fedglb.parts.local_update`, or a
+        function.
     global_update
         The solver, by which all clients fit one model: `AGD`, `Newton`, `LBFGS` or another part of
         `fedglb.parts.global_update`; None without global updates. The presets take it as
         `solver=`, and `solver` reads it.
     trigger
-        When there is a global update: a part of `fedglb.parts.trigger`.
+        When there is a global update: a part of `fedglb.parts.trigger`, or a function.
     confidence
-        The radius of the confidence ellipsoid: a part of `fedglb.parts.confidence`.
+        The radius of the confidence ellipsoid: a part of `fedglb.parts.confidence`, or a function.
     ridge
         λ > 0 of the ridge penalty (λ/2)‖θ‖², or `Evidence`, a rule that chooses it at each
         global update.
@@ -55,7 +56,8 @@ class Algorithm:
         Whether one learner plays for all clients and sees every sample (One-UCB-GLM). Such an
         algorithm has no global updates and sends no messages.
     choice
-        The choice of an arm, given the model and the sets: a part of `fedglb.parts.choice`.
+        The choice of an arm, given the model and the sets: a part of `fedglb.parts.choice`, or a
+        function.
     privacy
         Differential privacy of the samples, by noise in clients' messages. It needs updates that
         send each sample once, on a schedule: see `fedglb_private`.
@@ -69,6 +71,10 @@ class Algorithm:
     ------
     InvalidInput
         If a number is out of its range, or the parts do not fit each other.
+
+    Notes
+    -----
+    docs/own_parts.md: what functions may take, and what they return.
 
     References
     ----------

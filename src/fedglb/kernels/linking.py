@@ -53,15 +53,23 @@ def entry(function: Callable[..., Any], inlined: bool) -> Callable[..., Any]:
     return dispatcher  # type: ignore[no-any-return]
 
 
-def compiled_here(function: Callable[..., Any]) -> Any:
+def compiled_here(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return an entry around a user's function, which is compiled in every process."""
-    return numba.njit(pipeline_class=EntryCompiler, **_OPTIONS)(function)
+    return numba.njit(pipeline_class=EntryCompiler, **_OPTIONS)(function)  # type: ignore[no-any-return]
 
 
 def part(function: Callable[..., Any], inlined: bool) -> Any:
     """Return a function as numba compiles it into those that call it."""
     return numba.njit(
         pipeline_class=_PartCompiler, forceinline=inlined, no_cpython_wrapper=True, **_OPTIONS
+    )(function)
+
+
+def users_part(function: Callable[..., Any], error_model: str) -> Any:
+    """Return a user's function as `part` does; an index beyond an array raises `IndexError`."""
+    options = {**_OPTIONS, "error_model": error_model}
+    return numba.njit(
+        pipeline_class=_PartCompiler, boundscheck=True, no_cpython_wrapper=True, **options
     )(function)
 
 

@@ -35,8 +35,8 @@ class OwnKernel(Kernel[..., Any]):
     @functools.cached_property
     def entry(self) -> Callable[..., Any]:
         """The function for Python and for calls by address."""
-        made = self._function if linking.interpreted() else linking.compiled_here(self._function)
-        return made
+        function: Callable[..., Any] = self._function
+        return function if linking.interpreted() else linking.compiled_here(function)
 
 
 def kernel_around(
@@ -63,7 +63,8 @@ def _compiled(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numba's, of code that it then may not compile
-            made = OwnKernel(around(_jitted(function, {})), inlined=False)
+            adapted = _Helpers("python").ready(function, set())
+            made = OwnKernel(around(adapted), inlined=False)
             linking.native_address(made.entry, signature)
             return made
     except Exception as error:  # numba raises many kinds for what it does not know
@@ -74,7 +75,7 @@ def with_helpers(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a user's function as numba can compile it: those that it calls are compiled."""
     if not isinstance(function, types.FunctionType) or is_own(function):
         return function
-    return _rebuilt(function, {})
+    return _Helpers("numpy").rebuilt(function)
 
 
 def interpreted(call: Callable[..., int]) -> tuple[int, Any]:
@@ -82,6 +83,7 @@ def interpreted(call: Callable[..., int]) -> tuple[int, Any]:
 
     What the function raises, `decide` raises.
     """
+
     def index(  # type: ignore[no-untyped-def]
         arms, vectors, matrices, work, factor, constants, t, key, number, client, draw
     ):
@@ -125,41 +127,44 @@ def _cells(function: types.FunctionType) -> list[Any]:
     return found
 
 
-def _jitted(function: types.FunctionType, made: dict[object, Any]) -> Any:
-    """Return a function and its helpers with numba's decorator; `made` has those so far."""
-    if function not in made:
-        _rebuilt(function, made)
-    return made[function]
+class _Helpers:
+    """Gives functions numba's decorator, each once; `error_model` is numba's."""
 
+    def __init__(self, error_model: str) -> None:
+        self._error_model = error_model
+        self._made: dict[object, Any] = {}  # functions and modules as numba can use them
 
-def _rebuilt(function: types.FunctionType, made: dict[object, Any]) -> types.FunctionType:
-    """Return a copy of a function that calls compiled helpers, itself if it is one."""
-    names: dict[str, Any] = {"__builtins__": __builtins__, "__name__": function.__module__}
-    cells = tuple(types.CellType() for _ in function.__closure__ or ())
-    again = types.FunctionType(
-        function.__code__, names, function.__name__, function.__defaults__, cells
-    )
-    again.__kwdefaults__, again.__qualname__ = function.__kwdefaults__, function.__qualname__
-    made[function] = numba.njit(boundscheck=True)(again)
-    attributes = {*_names(function.__code__)}
-    for name, value in _globals(function).items():
-        names[name] = _ready(value, attributes, made)
-    for cell, value in zip(cells, _cells(function), strict=True):
-        cell.cell_contents = _ready(value, attributes, made)
-    return again
+    def ready(self, value: Any, attributes: set[str]) -> Any:
+        """Return functions compiled, and modules with such functions; else what is given.
 
-
-def _ready(value: Any, attributes: set[str], made: dict[object, Any]) -> Any:
-    """Return what a function uses as numba can: functions compiled, modules with such functions."""
-    if isinstance(value, types.FunctionType) and _is_users(value):
-        return _jitted(value, made)
-    if isinstance(value, types.ModuleType) and _is_users(value):
-        if value not in made:
-            made[value] = ready = types.ModuleType(value.__name__)
+        Of a module only `attributes` are used.
+        """
+        is_function = isinstance(value, types.FunctionType)
+        if not (is_function or isinstance(value, types.ModuleType)) or not _is_users(value):
+            return value
+        if value not in self._made and is_function:
+            self.rebuilt(value)
+        elif value not in self._made:
+            self._made[value] = module = types.ModuleType(value.__name__)
             for name in attributes & vars(value).keys():
-                setattr(ready, name, _ready(vars(value)[name], attributes, made))
-        return made[value]
-    return value
+                setattr(module, name, self.ready(vars(value)[name], attributes))
+        return self._made[value]
+
+    def rebuilt(self, function: types.FunctionType) -> types.FunctionType:
+        """Return a copy of a function that calls compiled helpers, itself if it is one."""
+        names: dict[str, Any] = {"__builtins__": __builtins__, "__name__": function.__module__}
+        cells = tuple(types.CellType() for _ in function.__closure__ or ())
+        again = types.FunctionType(
+            function.__code__, names, function.__name__, function.__defaults__, cells
+        )
+        again.__kwdefaults__, again.__qualname__ = function.__kwdefaults__, function.__qualname__
+        self._made[function] = linking.users_part(again, self._error_model)
+        attributes = {*_names(function.__code__)}
+        for name, value in _globals(function).items():
+            names[name] = self.ready(value, attributes)
+        for cell, value in zip(cells, _cells(function), strict=True):
+            cell.cell_contents = self.ready(value, attributes)
+        return again
 
 
 def _meaning(value: Any, around: tuple[object, ...], kept: list[object]) -> Hashable:

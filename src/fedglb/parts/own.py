@@ -183,8 +183,7 @@ def method(
         if kind is not None:
             numbers.append((each, kind))
             values.append(float(value))
-    taken = getattr(getattr(function, "__code__", None), "co_argcount", 1 + len(inputs)) - 1
-    arguments = ("this(constants)", *inputs[:taken])
+    arguments = ("this(constants)", *inputs)
     this = _this(tuple(numbers), first), lambda constants: part
     return Code(socket, function, arguments, call, tuple(values), this)
 
@@ -225,12 +224,20 @@ class FunctionPart:
                 raise InvalidInput(cls.kind, value, "a partial function with keywords only")
             given, value = {**value.keywords, **given}, value.func
         function = getattr(value, "py_func", value)  # of a function that numba compiles
-        return cls(function, tuple(given.items())) if cls.fits(function) else value
+        is_function = isinstance(function, types.FunctionType)
+        return cls(function, tuple(given.items())) if is_function else value
 
-    @staticmethod
-    def fits(value: object) -> bool:
-        """Return whether a value is a plain function."""
-        return isinstance(value, types.FunctionType)
+    @classmethod
+    def fits(cls, function: Callable[..., Any], numbers: Mapping[str, Any]) -> bool:
+        """Return whether a function is such a part with these numbers, and does not return one."""
+        if not isinstance(function, types.FunctionType):
+            return False
+        left = {
+            name
+            for name, parameter in _parameters(function).items()
+            if name not in numbers and parameter.default is inspect.Parameter.empty
+        }
+        return bool(left) and left <= {*cls.known, *(OF_SETTING if cls.takes_setting else ())}
 
     def __post_init__(self) -> None:
         allowed = ", ".join([*self.known, *(OF_SETTING if self.takes_setting else ())])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
@@ -151,8 +152,11 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         """A user's `fires` for kernels; None: the comparison above."""
         if type(self).fires is Trigger.fires:
             return None
-        call = f"{type(self).__name__}.fires({', '.join(_KNOWN)})"
-        return method(FIRES_OF, self, "fires", call, _KNOWN)
+        taken = inspect.signature(self.fires).parameters.values()  # it may take only the first
+        every = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in taken)
+        known = _KNOWN if every else _KNOWN[: len(taken)]
+        call = f"{type(self).__name__}.fires({', '.join(known)})"
+        return method(FIRES_OF, self, "fires", call, known)
 
     @property
     def why_plain(self) -> str | None:
@@ -454,7 +458,7 @@ class Never(Trigger):
 class OwnTrigger(FunctionPart, Trigger):
     """A client asks where a user's function is true; it may take any argument of `fires`."""
 
-    known = {name: name for name in _KNOWN}
+    known: ClassVar[Mapping[str, str]] = {name: name for name in _KNOWN}
     kind = "trigger"
 
     @property

@@ -26,7 +26,6 @@ from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
-
 #: What radii do not override where their `formula` has the same result.
 _BY_FORMULA = (Confidence.radius, OwnRadius.radius)
 
@@ -478,6 +477,4 @@ class Learner:
             Whether it fires.
         """
         state = self.state
-        return self.trigger.asks(
-            t, state.t_last, state.log_gain, state.updates, len(self.samples)
-        )
+        return self.trigger.asks(t, state.t_last, state.log_gain, state.updates, len(self.samples))

@@ -10,8 +10,8 @@ from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.kernels.threads import each
-from fedglb.simulation.bar import steps_bar
 from fedglb.parts.own import say_plain
+from fedglb.simulation.bar import steps_bar
 from fedglb.simulation.compiled import CompiledEngine, block_arrays, plain_part
 from fedglb.simulation.engine import Progress
 from fedglb.simulation.play import BlockArrays

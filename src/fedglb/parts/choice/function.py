@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import ClassVar, TypeAlias, cast
 
 from fedglb.parts.choice.base import Choice
 from fedglb.parts.choice.own import FIRST, KNOWN, SCORE, Model
@@ -19,7 +19,7 @@ ChoiceLike: TypeAlias = Choice | Callable[..., FloatArray]
 class OwnChoice(FunctionPart, Choice):
     """Play the arm of the largest score, which is a user's function of any of `KNOWN`."""
 
-    known = KNOWN
+    known: ClassVar[Mapping[str, str]] = KNOWN
     kind = "choice"
 
     @property

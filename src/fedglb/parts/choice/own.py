@@ -14,7 +14,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS
 from fedglb.kernels.pointers import INDEX, address_of
 from fedglb.kernels.scoring import arm_bounds
-from fedglb.parts.own import ROUNDING, Code, Socket, say_plain
+from fedglb.parts.own import ROUNDING, Socket, say_plain
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _write_scores(
 ) -> int:
     """Do what a kernel around a rule's score does, in Python."""
     rule = _rules[int(constants[1])]
-    scores_of(rule, arms, vectors, matrices, work, float(constants[0]), t)
+    work[SCORES] = scores_of(rule, arms, vectors, matrices, work, float(constants[0]), t)
     return 0
 
 
@@ -160,10 +160,11 @@ def scores_of(
     t: int,
 ) -> FloatArray:
     """Score by Python; raise `InvalidInput` unless that gives K finite floats."""
-    code = rule.code
+    code, found = rule.code, np.array(work)
     constants = np.array([dispersion, *code.numbers])
-    code.plain(arms, vectors, matrices, work, np.empty((0, 0)), constants, t, 0, 0, 0, 0)
-    return np.array(work[SCORES])
+    code.plain(arms, vectors, matrices, found, np.empty((0, 0)), constants, t, 0, 0, 0, 0)
+    scores: FloatArray = found[SCORES]
+    return scores
 
 
 def check_first(rule: Choice, scores: FloatArray, expected: FloatArray) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class OwnRadius(FunctionPart, Confidence[LocalState]):
     scalable = False
     kind = "confidence"
     takes_setting = True
-    known = {
+    known: ClassVar[Mapping[str, str]] = {
         "theta": "theta.copy()",
         "centre": "centre.copy()",
         "samples": f"int(counters[{UPDATES}])",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class OwnUpdate(FunctionPart, LocalUpdate[OwnState]):
     state_type = OwnState
     kind = "local_update"
     takes_setting = True
-    known = {
+    known: ClassVar[Mapping[str, str]] = {
         "theta": "theta.copy()",
         "x": "x.copy()",
         "y": "y",
