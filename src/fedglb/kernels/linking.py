@@ -16,7 +16,7 @@ import numba
 from numba import types
 from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.errors import NumbaError
@@ -65,12 +65,14 @@ def part(function: Callable[..., Any], inlined: bool) -> Any:
     )(function)
 
 
-def users_part(function: Callable[..., Any], error_model: str) -> Any:
-    """Return a user's function as `part` does; an index beyond an array raises `IndexError`."""
-    options = {**_OPTIONS, "error_model": error_model}
-    return numba.njit(
-        pipeline_class=_PartCompiler, boundscheck=True, no_cpython_wrapper=True, **options
-    )(function)
+def users_part(function: Callable[..., Any], error_model: str, *, whole: bool) -> Any:
+    """Return a user's function as `part` does; an index beyond an array raises `IndexError`.
+
+    `whole`: translate it by itself, as numba's calls of a function by itself need.
+    """
+    options = {**_OPTIONS, "error_model": error_model, "boundscheck": True}
+    compiler = Compiler if whole else _PartCompiler
+    return numba.njit(pipeline_class=compiler, no_cpython_wrapper=True, **options)(function)
 
 
 def c_function(function: Callable[..., float], arguments: int) -> Any:

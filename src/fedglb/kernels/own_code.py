@@ -9,6 +9,7 @@ numba is imported here, so import this module only where a kernel is first calle
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import types
 import warnings
@@ -24,6 +25,8 @@ from fedglb.kernels.pointers import INDEX, Signature, why_not_compiled
 
 #: Packages whose functions numba knows by themselves, or not at all.
 _OTHERS = {"numpy", "numba", "scipy", *sys.stdlib_module_names} - {"__main__"}
+#: What leads to a user's functions.
+_CODE = types.FunctionType | types.ModuleType
 #: Kernels that were made, or why they could not be, by the meaning of their code; and what keeps
 #: alive the objects whose addresses are in there.
 _made: dict[Hashable, tuple[Kernel[..., Any] | str, list[object]]] = {}
@@ -127,6 +130,20 @@ def _cells(function: types.FunctionType) -> list[Any]:
     return found
 
 
+def _by_position(function: types.FunctionType) -> tuple[types.CodeType, tuple[Any, ...]]:
+    """Return a function's code and defaults without keyword-only parameters.
+
+    numba does not know these. Where one has no default, all calls give it, and 0 stands for it.
+    """
+    code, given, by_keyword = function.__code__, function.__defaults__ or (), {}
+    if not code.co_flags & inspect.CO_VARARGS:
+        first, count = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+        known = function.__kwdefaults__ or {}
+        by_keyword = {name: known.get(name, 0) for name in code.co_varnames[first:count]}
+        code = code.replace(co_argcount=count, co_kwonlyargcount=0)
+    return code, (*given, *by_keyword.values())
+
+
 class _Helpers:
     """Gives functions numba's decorator, each once; `error_model` is numba's."""
 
@@ -139,10 +156,9 @@ class _Helpers:
 
         Of a module only `attributes` are used.
         """
-        is_function = isinstance(value, types.FunctionType)
-        if not (is_function or isinstance(value, types.ModuleType)) or not _is_users(value):
+        if not isinstance(value, _CODE) or not _is_users(value):
             return value
-        if value not in self._made and is_function:
+        if value not in self._made and isinstance(value, types.FunctionType):
             self.rebuilt(value)
         elif value not in self._made:
             self._made[value] = module = types.ModuleType(value.__name__)
@@ -154,17 +170,38 @@ class _Helpers:
         """Return a copy of a function that calls compiled helpers, itself if it is one."""
         names: dict[str, Any] = {"__builtins__": __builtins__, "__name__": function.__module__}
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        again = types.FunctionType(
-            function.__code__, names, function.__name__, function.__defaults__, cells
-        )
+        code, defaults = _by_position(function)
+        again = types.FunctionType(code, names, function.__name__, defaults, cells)
         again.__kwdefaults__, again.__qualname__ = function.__kwdefaults__, function.__qualname__
-        self._made[function] = linking.users_part(again, self._error_model)
+        self._made[function] = linking.users_part(
+            again, self._error_model, whole=_is_recursive(function)
+        )
         attributes = {*_names(function.__code__)}
         for name, value in _globals(function).items():
             names[name] = self.ready(value, attributes)
         for cell, value in zip(cells, _cells(function), strict=True):
             cell.cell_contents = self.ready(value, attributes)
         return again
+
+
+def _is_recursive(function: types.FunctionType) -> bool:
+    """Return whether a function leads back to itself."""
+    left: list[tuple[Any, set[str]]] = [(function, set())]
+    seen: set[object] = set()
+    while left:
+        value, names = left.pop()
+        if isinstance(value, types.FunctionType):
+            names = {*_names(value.__code__)}
+            used = [*_globals(value).values(), *_cells(value)]
+        else:
+            used = [vars(value)[name] for name in names & vars(value).keys()]
+        for each in used:
+            if each is function:
+                return True
+            if isinstance(each, _CODE) and _is_users(each) and each not in seen:
+                seen.add(each)
+                left.append((each, names))
+    return False
 
 
 def _meaning(value: Any, around: tuple[object, ...], kept: list[object]) -> Hashable:
@@ -176,7 +213,7 @@ def _meaning(value: Any, around: tuple[object, ...], kept: list[object]) -> Hash
     if isinstance(value, bool | int | float):
         return type(value), repr(value)
     kept.append(value)
-    if not isinstance(value, types.FunctionType | types.ModuleType) or not _is_users(value):
+    if not isinstance(value, _CODE) or not _is_users(value):
         return id(value)
     for place, each in enumerate(around):
         if each is value:
