@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,12 @@ from fedglb.parts.own import ROUNDING, Socket, say_plain
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fedglb.parts.choice.base import Choice
 
-#: Rules that run as plain Python, by their ids, which their kernel gets as a constant.
-_rules: dict[int, Choice] = {}
+#: Rules that run as plain Python, with their kernels, by their ids.
+_rules: dict[int, tuple[Choice, Callable[..., int]]] = {}
+#: Places in the constants: D, the id of a rule that runs as plain Python, the rule's own numbers.
+DISPERSION, ID, FIRST = range(3)
 
 
 class Model(NamedTuple):
@@ -70,19 +71,17 @@ KNOWN = {
     "mean": "mean",
     "sd": "sd",
     "theta": "theta.copy()",
-    "covariance": "constants[0] * inverse",
+    "covariance": f"constants[{DISPERSION}] * inverse",
     "t": "t",
 }
 MODEL = f"Model({KNOWN['theta']}, {KNOWN['covariance']}, mean, sd)"
-#: The place of a rule's own numbers in the constants, behind the dispersion.
-FIRST = 1
 
 
 def _around(score: Callable[..., Any]) -> Callable[..., int]:
     def index(  # type: ignore[no-untyped-def]
         arms, vectors, matrices, work, factor, constants, t, key, number, client, draw
     ):
-        mean, sd = predictions(arms, vectors, matrices, work, constants[0])
+        mean, sd = predictions(arms, vectors, matrices, work, constants[DISPERSION])
         K = mean.shape[0]
         # This memory is handed out next: scores that are left unwritten in `np.empty(K)` are NaN.
         np.full(K, np.nan), np.full(K, np.nan), np.full(K, np.nan), np.full(K, np.nan)
@@ -100,7 +99,11 @@ def _around(score: Callable[..., Any]) -> Callable[..., int]:
 
 def _checked(call: str, scores: Any, arms: FloatArray, *inputs: Any) -> FloatArray:
     """Return a rule's scores; raise `InvalidInput` unless they are K finite floats."""
-    (d, K), call = arms.shape, re.sub(r"\bt(?=[,)])", f"t={inputs[-1]}", call)
+    d, K = arms.shape
+    valid = isinstance(scores, np.ndarray) and scores.shape == (K,) and scores.dtype.kind == "f"
+    if valid and np.isfinite(scores).all():
+        return scores.astype(float, copy=False)  # type: ignore[no-any-return]
+    call = re.sub(r"\bt(?=[,)])", f"t={inputs[-1]}", call)
     given = f"for arms of shape (K, d) = ({K}, {d})"
     if not isinstance(scores, np.ndarray):
         raise InvalidInput(call, scores, f"a float array of shape (K,) = ({K},) {given}")
@@ -122,9 +125,9 @@ def index_of(rule: Choice, dispersion: float) -> tuple[int, tuple[float, ...]]:
     code = rule.code
     found = code.compiled
     if not isinstance(found, str):
-        return address_of(found, INDEX), (dispersion, *code.numbers)
-    _rules[id(rule)] = rule
-    return _interpreted()[0], (dispersion, float(id(rule)))
+        return address_of(found, INDEX), (dispersion, 0.0, *code.numbers)
+    _rules[id(rule)] = rule, code.plain
+    return _interpreted()[0], (dispersion, float(id(rule)), *code.numbers)
 
 
 @functools.cache
@@ -141,13 +144,11 @@ def _write_scores(
     work: FloatArray,
     factor: FloatArray,
     constants: FloatArray,
-    t: int,
-    *stream: int,
+    *place: int,
 ) -> int:
     """Do what a kernel around a rule's score does, in Python."""
-    rule = _rules[int(constants[1])]
-    work[SCORES] = scores_of(rule, arms, vectors, matrices, work, float(constants[0]), t)
-    return 0
+    _, plain = _rules[int(constants[ID])]
+    return plain(arms, vectors, matrices, work, factor, constants, *place)
 
 
 def scores_of(
@@ -161,7 +162,7 @@ def scores_of(
 ) -> FloatArray:
     """Score by Python; raise `InvalidInput` unless that gives K finite floats."""
     code, found = rule.code, np.array(work)
-    constants = np.array([dispersion, *code.numbers])
+    constants = np.array([dispersion, 0.0, *code.numbers])
     code.plain(arms, vectors, matrices, found, np.empty((0, 0)), constants, t, 0, 0, 0, 0)
     scores: FloatArray = found[SCORES]
     return scores
