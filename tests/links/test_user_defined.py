@@ -263,15 +263,14 @@ def test_functions_that_contradict_each_other_are_refused(functions, said):
         fg.Problem(D, link, radius=2.0)
 
 
-def not_for_numba(z):
-    return z
+NOT_FOR_NUMBA = {"slope": 1.0, 2: 2.0}
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda z: not_for_numba(z), "Untyped global name 'not_for_numba'"),
+        (lambda z: NOT_FOR_NUMBA["slope"] * z, "Untyped global name 'NOT_FOR_NUMBA'"),
         (lambda z: None, "No conversion from none to float64"),
         (lambda z: 1.0 / (z - z), "scalar_variance is inf"),
     ],
