@@ -184,7 +184,7 @@ def test_tables_and_paths_have_functions_too():
     assert [d["confidence"] for d in described[4:]] == [
         "<lambda>", f"{HERE}:falling alpha=0.5",
     ]  # fmt: skip
-    with pytest.raises(fg.InvalidInput, match=r"algorithm.*choice.*wdith"):
+    with pytest.raises(fg.InvalidInput, match=r"algorithm\[0\].choice.wdith = 0.5"):
         fg.read_experiment(objects(**one("fedglb-auto", choice={"name": f"{HERE}:growing",
                                                                 "wdith": 0.5})))  # fmt: skip
 

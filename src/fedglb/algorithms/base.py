@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,11 @@ from fedglb.setting import Setting
 
 #: Below this multiple of the identity a rank-one update of A⁻¹ loses too many digits.
 SMALLEST_RIDGE = 1e-10
+#: How a function becomes a part.
+_AS_PARTS: dict[str, Callable[[Any], object]] = {
+    "local_update": as_local_update, "trigger": as_trigger, "confidence": as_confidence,
+    "choice": as_choice,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -127,10 +133,9 @@ class Algorithm:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "local_update", as_local_update(self.local_update))
-        object.__setattr__(self, "trigger", as_trigger(self.trigger))
-        object.__setattr__(self, "confidence", as_confidence(self.confidence))
-        object.__setattr__(self, "choice", as_choice(self.choice))
+        for name, as_part in _AS_PARTS.items():
+            with under(name):
+                object.__setattr__(self, name, as_part(getattr(self, name)))
         if not isinstance(self.ridge, Evidence):
             number("ridge", self.ridge, above=0.0)
         number("delta", self.delta, above=0.0, below=1.0)

@@ -210,8 +210,6 @@ class FunctionPart:
 
     #: What the function may take, as expressions over the socket's inputs.
     known: ClassVar[Mapping[str, str]]
-    #: What it is, in errors.
-    kind: ClassVar[str]
     #: Whether it may take the numbers of the setting, too.
     takes_setting: ClassVar[bool] = False
 
@@ -221,7 +219,7 @@ class FunctionPart:
         given: dict[str, Any] = {}
         while isinstance(value, functools.partial):
             if value.args:
-                raise InvalidInput(cls.kind, value, "a partial function with keywords only")
+                raise InvalidInput((), value, "a partial function with keywords only")
             given, value = {**value.keywords, **given}, value.func
         function = getattr(value, "py_func", value)  # of a function that numba compiles
         is_function = isinstance(function, types.FunctionType)
@@ -246,14 +244,14 @@ class FunctionPart:
         for name, value in self.given:
             if name not in parameters or self._is_known(name) or kind_of(value) is None:
                 what = "a number for a parameter of the function that is its own"
-                raise InvalidInput((self.kind, name), value, what)
+                raise InvalidInput(name, value, what)
         for name, parameter in parameters.items():
             own = parameter.default is not inspect.Parameter.empty or name in numbers
             if parameter.kind not in by_name or not (own or self._is_known(name)):
                 near = names_near(name, allowed.split(", ")).rpartition("; ")[2]
                 hint = f"; {near}" if near.startswith("did you mean") else ""
                 what = f"a function of any of {allowed}, and of numbers with defaults{hint}"
-                raise InvalidInput((self.kind, name), self.call, what)
+                raise InvalidInput(name, self.call, what)
 
     def __repr__(self) -> str:
         """Return its name, and its numbers: those of its closure, too."""

@@ -459,7 +459,6 @@ class OwnTrigger(FunctionPart, Trigger):
     """A client asks where a user's function is true; it may take any argument of `fires`."""
 
     known: ClassVar[Mapping[str, str]] = {name: name for name in _KNOWN}
-    kind = "trigger"
 
     @property
     def needs_gain(self) -> bool:  # type: ignore[override]

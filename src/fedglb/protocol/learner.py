@@ -19,15 +19,11 @@ from fedglb.kernels.effects import known_names as write_known_names
 from fedglb.kernels.layout import NAME, OFFSET, SCORES, SHIFTED, UPPER, WIDTHS, work_rows
 from fedglb.model import SharedModel
 from fedglb.parts.choice import check_first, choice_params, scores_of
-from fedglb.parts.confidence import Confidence, OwnRadius
 from fedglb.parts.local_update import LocalState
 from fedglb.protocol.messages import ClientId, Message, SyncRequest
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
-
-#: What radii do not override where their `formula` has the same result.
-_BY_FORMULA = (Confidence.radius, OwnRadius.radius)
 
 
 @dataclass(frozen=True)
@@ -52,10 +48,10 @@ class Choosing:
     def alpha(self, state: LocalState) -> float:
         """Return the radius by which a client in this state chooses; raise if it is infinite."""
         confidence = self.algorithm.confidence
-        if type(confidence).radius not in _BY_FORMULA:  # a custom one, in plain Python
-            radius = confidence.radius(self.setting, state)
-        else:
+        if confidence.by_formula:
             radius = confidence.formula(state.vectors, state.counters, self.terms, self.constants)
+        else:  # a custom one, in plain Python
+            radius = confidence.radius(self.setting, state)
         if not math.isfinite(radius):
             confidence.radius(self.setting, state)  # of a user's function: raises with the reason
             allowed = "a finite radius: use a smaller S, or a larger ridge or curvature"

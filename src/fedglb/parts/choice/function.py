@@ -20,7 +20,6 @@ class OwnChoice(FunctionPart, Choice):
     """Play the arm of the largest score, which is a user's function of any of `KNOWN`."""
 
     known: ClassVar[Mapping[str, str]] = KNOWN
-    kind = "choice"
 
     @property
     def code(self) -> Code:

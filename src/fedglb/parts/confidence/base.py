@@ -78,9 +78,14 @@ class Confidence(ABC, Generic[State]):
     federation_caveats: ClassVar[tuple[str, ...]] = ()
 
     @property
+    def by_formula(self) -> bool:
+        """Whether `formula` has the radius, and not a `radius` that a subclass overrides."""
+        return type(self).radius is Confidence.radius
+
+    @property
     def why_plain(self) -> str | None:
         """Why only the reference engine plays by it; None: its `formula` is a kernel."""
-        if type(self).radius is Confidence.radius:
+        if self.by_formula:
             return None
         return "it overrides `radius` instead of defining a kernel `formula`"
 

@@ -44,7 +44,7 @@ class OwnRadius(FunctionPart, Confidence[LocalState]):
 
     state_type = LocalState
     scalable = False
-    kind = "confidence"
+    by_formula = True
     takes_setting = True
     known: ClassVar[Mapping[str, str]] = {
         "theta": "theta.copy()",

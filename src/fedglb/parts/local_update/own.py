@@ -111,7 +111,6 @@ class OwnUpdate(FunctionPart, LocalUpdate[OwnState]):
     """
 
     state_type = OwnState
-    kind = "local_update"
     takes_setting = True
     known: ClassVar[Mapping[str, str]] = {
         "theta": "theta.copy()",
