@@ -140,12 +140,12 @@ class Algorithm:
             number("ridge", self.ridge, above=0.0)
         number("delta", self.delta, above=0.0, below=1.0)
         number("exploration", self.exploration, at_least=0.0)
-        instance("local_update", self.local_update, LocalUpdate, "Ons()")
+        instance("local_update", self.local_update, LocalUpdate, "Ons(), or a function")
         if self.global_update is not None:
             instance("solver", self.global_update, GlobalUpdate, "fg.Newton()")
-        instance("trigger", self.trigger, Trigger, "Event(10.0)")
-        instance("confidence", self.confidence, Confidence, "fg.Fixed(0.3)")
-        instance("choice", self.choice, Choice, "fg.Ucb()")
+        instance("trigger", self.trigger, Trigger, "Event(10.0), or a function")
+        instance("confidence", self.confidence, Confidence, "fg.Fixed(0.3), or a function")
+        instance("choice", self.choice, Choice, "fg.Ucb(), or a function")
         instance("memory", self.memory, Memory, "fg.HalfLife(100.0)")
         never = isinstance(self.trigger, Never)
         if self.global_update is None and not never:

@@ -1,7 +1,7 @@
-"""A user's code as machine code: his function with all that it calls, in a kernel around it.
+"""A user's function as machine code, with all that it calls, in a kernel around it.
 
 numba compiles a function whose helpers carry its decorator. Here the helpers of a user's function
-are given it: plain functions among its globals, in its closure, and in modules of his.
+are given it: plain functions among its globals, in its closure, and in users' modules.
 
 numba is imported here, so import this module only where a kernel is first called.
 """

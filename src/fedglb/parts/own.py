@@ -1,4 +1,4 @@
-"""A user's code in place of a part's kernel: plain functions, and methods of his classes.
+"""Users' code in place of a part's kernel: plain functions, and methods of their classes.
 
 A `Socket` is a place where kernels call such code. The arguments that a function asks for by name
 are expressions over what the kernel has. Both engines run the same kernel: machine code if numba
@@ -232,7 +232,7 @@ class FunctionPart:
             return False
         left = {
             name
-            for name, parameter in _parameters(function).items()
+            for name, parameter in parameters(function).items()
             if name not in numbers and parameter.default is inspect.Parameter.empty
         }
         return bool(left) and left <= {*cls.known, *(OF_SETTING if cls.takes_setting else ())}
@@ -240,12 +240,12 @@ class FunctionPart:
     def __post_init__(self) -> None:
         allowed = ", ".join([*self.known, *(OF_SETTING if self.takes_setting else ())])
         by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters, numbers = self._parameters, self.numbers
+        taken, numbers = self._parameters, self.numbers
         for name, value in self.given:
-            if name not in parameters or self._is_known(name) or kind_of(value) is None:
+            if name not in taken or self._is_known(name) or kind_of(value) is None:
                 what = "a number for a parameter of the function that is its own"
                 raise InvalidInput(name, value, what)
-        for name, parameter in parameters.items():
+        for name, parameter in taken.items():
             own = parameter.default is not inspect.Parameter.empty or name in numbers
             if parameter.kind not in by_name or not (own or self._is_known(name)):
                 near = names_near(name, allowed.split(", ")).rpartition("; ")[2]
@@ -263,7 +263,7 @@ class FunctionPart:
 
     @property
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
-        return _parameters(self.function)
+        return parameters(self.function)
 
     def _is_known(self, name: str) -> bool:
         return name in self.known or (self.takes_setting and name in OF_SETTING)
@@ -325,7 +325,8 @@ def _name(function: Any) -> str:
 
 
 @functools.cache
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function by name."""
     return inspect.signature(function).parameters
 
 

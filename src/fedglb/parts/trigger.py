@@ -14,7 +14,7 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, integer, number, one_of
 from fedglb.kernels.pointers import FIRES
-from fedglb.parts.own import Code, FunctionPart, Socket, method
+from fedglb.parts.own import Code, FunctionPart, Socket, method, parameters
 from fedglb.setting import Setting
 
 #: What a client that may ask knows.
@@ -121,6 +121,9 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     def fires(self, t: int, t_last: int, log_gain: float, samples: int = 0, total: int = 0) -> bool:
         """Return whether a client requests an update after its own sample in step t.
 
+        A subclass that overrides it may take only the first arguments; numba compiles it, if it
+        can.
+
         Parameters
         ----------
         t
@@ -152,9 +155,9 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         """A user's `fires` for kernels; None: the comparison above."""
         if type(self).fires is Trigger.fires:
             return None
-        taken = inspect.signature(self.fires).parameters.values()  # it may take only the first
+        taken = parameters(type(self).fires).values()  # it may take only the first
         every = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in taken)
-        known = _KNOWN if every else _KNOWN[: len(taken)]
+        known = _KNOWN if every else _KNOWN[: len(taken) - 1]
         call = f"{type(self).__name__}.fires({', '.join(known)})"
         return method(FIRES_OF, self, "fires", call, known)
 

@@ -103,7 +103,7 @@ class OwnState(LocalState):
 
 @dataclass(frozen=True, repr=False)
 class OwnUpdate(FunctionPart, LocalUpdate[OwnState]):
-    """The next θ is a user's function; A = (λ/c)I + Σ x xᵀ and A⁻¹ are kept for him.
+    """The next θ is a user's function; A = (λ/c)I + Σ x xᵀ and A⁻¹ are kept around it.
 
     It may take θ, the sample's x and y, μ(xᵀθ) as `predicted` and its derivative as `slope`, A and
     A⁻¹ with x in them as `matrix` and `inverse`, A⁻¹x as `direction`, the client's own samples
