@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-QUICK = ("first_minute", "first_answer", "simulation")
+QUICK = ("first_minute", "first_answer", "simulation", "own_rule")
 HERE = Path(__file__).parents[1]
 
 

@@ -54,7 +54,8 @@ agent: fg.Agent = fg.Agent.open("shop.db", problem)
 def scripts() -> dict[str, str]:
     """Return by name what users write or copy: scripts, the pages' examples, the docstrings'."""
     found = dict(SCRIPTS)
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "research.md"):
+    named = ("README.md", "CONTRIBUTING.md", "docs/research.md", "docs/own_parts.md")
+    for page in map(ROOT.joinpath, named):
         for i, block in enumerate(blocks(page, "python")):
             found[f"{page.stem}_{i}"] = block
     stub = "from pathlib import Path\ndef getfixture(name: str) -> Path:\n    return Path()\n"

@@ -44,6 +44,8 @@ class Mine(fg.Choice):
     def score(self, arms, model, t):
         return model.mean + model.sd
 algorithms.append(fg.fedglb_auto(choice=Mine()))
+parts = lambda theta: theta, fg.Newton(), lambda total: total % 3 == 0, lambda samples: 0.3
+algorithms.append(fg.Algorithm("functions", *parts, choice=lambda mean: mean))
 algorithms.append(fg.fedglb_private(4, privacy=fg.GaussianMechanism(1.0, 1e-6, reward_limit=9.0)))
 for algorithm in algorithms:
     for problem in (fg.Problem(dim=5), fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)):

@@ -71,6 +71,7 @@ docs/decisions
 docs/operate
 docs/privacy
 docs/research
+docs/own_parts
 docs/strategies
 docs/data
 docs/api

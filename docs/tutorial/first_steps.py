@@ -85,4 +85,4 @@ plt.show()
 # - The paper's figures, with `fedglb reproduce`: [experiments](../research.md#experiments);
 #   what came out: [results](../results.md).
 # - An agent in an application: [applications](../applications.md).
-# - A link, a choice rule or an algorithm of your own: [research](../research.md#your-own-parts).
+# - A choice rule, a link or an algorithm of your own: [your own part](../own_parts.md).

@@ -7,29 +7,23 @@
 #
 # ## The rule
 #
-# A rule is a frozen dataclass with a `score`. It gets the arms, the client's model and the step t.
-# The model has the `mean` of each arm's prediction and its standard deviation `sd`; ours adds
-# `scale`·√log(1 + t) standard deviations. numba compiles it.
+# A rule is a function. It asks by name for what it needs: the `mean` of each arm's prediction, its
+# standard deviation `sd`, the step `t`; `scale` is its own. Ours adds `scale`·√log(1 + t) standard
+# deviations. numba compiles it. [Your own part](../own_parts.md) has the other parts.
 
 # %%
 import math
 import tempfile
-from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
 import fedglb as fg
 
 
-@dataclass(frozen=True)
-class Growing(fg.Choice):
-    """Play the largest prediction plus `scale`·√log(1 + t) standard deviations."""
-
-    scale: float
-
-    def score(self, arms, model, t):
-        """Return the score of each arm."""
-        return model.mean + self.scale * math.sqrt(math.log(1 + t)) * model.sd
+def growing(mean, sd, t, scale):
+    """Return the score of each arm."""
+    return mean + scale * math.sqrt(math.log(1 + t)) * sd
 
 
 # %% [markdown]
@@ -41,7 +35,7 @@ class Growing(fg.Choice):
 env = fg.Heterogeneous(fg.Synthetic(fg.Problem(dim=5), clients=10, arms=10), spread=0.3)
 algorithms = {
     "fedglb_auto": fg.fedglb_auto(),
-    "growing": [fg.fedglb_auto(choice=Growing(scale)) for scale in (0.2, 0.5)],
+    "growing": [fg.fedglb_auto(choice=partial(growing, scale=scale)) for scale in (0.2, 0.5)],
     "alone": fg.n_ucb_glm(exploration=0.1),
 }
 experiment = fg.Experiment.of(algorithms, env, horizon=300, seeds=20, name="growing")

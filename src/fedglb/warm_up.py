@@ -40,6 +40,7 @@ from fedglb.parts.choice import (
 )
 from fedglb.parts.confidence import Confidence, Fixed, Iterate
 from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton
+from fedglb.parts.trigger import Always
 from fedglb.problem import Problem
 from fedglb.simulation import simulate
 from fedglb.simulation.stepwise import Progress
@@ -48,6 +49,11 @@ from fedglb.typing import FloatArray
 
 #: Arguments of presets without defaults.
 _GIVEN = {"threshold": 0.1, "updates": 3}
+
+
+def _stays(theta: FloatArray) -> FloatArray:
+    """Return θ: a user's local update, around which a kernel keeps A."""
+    return theta
 
 
 class _Own(Choice):
@@ -101,6 +107,7 @@ def _runs() -> Iterator[tuple[str, Callable[[], object]]]:
     varied += [fedglb_ucb(0.1, Newton(), confidence=each) for each in _SETS]
     varied += [
         fedglb_mix(0.1, solver=Newton()),
+        Algorithm("own", _stays, Newton(), Always(), Fixed(0.3)),
         async_linucb(1.0),  # a client gets a model that does not cover all of its samples
         *(replace(fedglb_mix(0.1), choice=choice) for choice in _CHOICES),
         *(replace(fedglb_ucb(0.1, Newton()), choice=choice) for choice in _CHOICES),

@@ -111,6 +111,50 @@ def test_a_links_own_attributes_survive_a_process_boundary():
     assert again.mean(0.3) == link.mean(0.3)
 
 
+def root(z):
+    return math.sqrt(square(z) + 1.0)
+
+
+def square(z):
+    return z * z
+
+
+def with_helpers(power):
+    """`Hyperbolic`, with functions and numbers from outside, and no decorator."""
+
+    class Helped(Hyperbolic):
+        @staticmethod
+        def scalar_cumulant(z):
+            return 0.5 * (z + root(z))
+
+        @staticmethod
+        def scalar_mean(z):
+            return 0.5 * (1.0 + z / root(z))
+
+        @staticmethod
+        def scalar_variance(z):
+            return 0.5 / math.pow(root(z), power)
+
+        def scalar_sampler(self):
+            return lambda mean, u, noise: 1.0 if square(u) < square(mean) else 0.0
+
+    return Helped()
+
+
+def test_helpers_need_no_decorator():
+    env, same = (
+        fg.Synthetic(fg.Problem(D, link), N, K) for link in (with_helpers(3), Hyperbolic())
+    )
+    for engine in ("compiled", "reference"):
+        found, expected = (
+            fg.simulate(fg.fedglb_ucb(1.0, fg.Newton()), each, T, 2, engine) for each in (env, same)
+        )
+        assert_allclose(found.theta, expected.theta, rtol=1e-9)
+        assert_array_equal(found.choices, expected.choices)
+    with pytest.raises(fg.InvalidInput, match="scalar_variance"):
+        fg.Problem(D, with_helpers(2))
+
+
 class Broken(fg.Link):
     """μ has no value at 0, where every learner begins."""
 
@@ -219,15 +263,14 @@ def test_functions_that_contradict_each_other_are_refused(functions, said):
         fg.Problem(D, link, radius=2.0)
 
 
-def not_for_numba(z):
-    return z
+NOT_FOR_NUMBA = {"slope": 1.0, 2: 2.0}
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda z: not_for_numba(z), "Untyped global name 'not_for_numba'"),
+        (lambda z: NOT_FOR_NUMBA["slope"] * z, "Untyped global name 'NOT_FOR_NUMBA'"),
         (lambda z: None, "No conversion from none to float64"),
         (lambda z: 1.0 / (z - z), "scalar_variance is inf"),
     ],

@@ -16,14 +16,53 @@ from fedglb.algorithms.exchange import Exchange
 from fedglb.algorithms.fedlinucb import FrozenRidge
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.merge import MOST
+from fedglb.parts import own
+from fedglb.parts.choice import as_choice
 from fedglb.parts.confidence import FedGLBRadius
 from fedglb.parts.local_update import Anchored, Ons
-from fedglb.parts.trigger import Always, Event, Never, Schedule
+from fedglb.parts.own import NotCompiled
+from fedglb.parts.trigger import Always, Event, Never, Schedule, Trigger
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine
 from tests.links.families import Hyperbolic
 
 N, K, D, T = 4, 7, 3, 36
+
+
+def inside(theta, radius):
+    """A helper without a decorator."""
+    norm = math.sqrt((theta * theta).sum())
+    return theta * (radius / norm) if norm > radius else theta
+
+
+def newton(theta, direction, predicted, y, curvature, radius):
+    return inside(theta - (predicted - y) / curvature * direction, radius)
+
+
+def along_x(theta, x, y, predicted, slope, inverse, matrix, samples, total, step=0.5):
+    rate = step * slope / (1.0 + total) / matrix[0, 0]
+    return inside(theta + rate * (y - predicted) * (inverse @ x) / samples, 1.0)
+
+
+def shrinking(samples, epoch, log_gain, theta, centre, dim, delta):
+    width = math.sqrt(dim - math.log(delta) + log_gain + (theta - centre).sum())
+    return 0.1 * width / (epoch * (1.0 + samples))
+
+
+def enough(t, t_last, samples, total, log_gain, share=0.2):
+    return t > t_last and (samples >= 3 + share * total or log_gain > 2.0)
+
+
+def wide(arms, mean, sd, theta, covariance, t, width=1.5):
+    far = math.sqrt((arms @ covariance @ theta).sum() ** 2)
+    return mean + (width + 0.01 * far) * math.log(1.0 + t) * sd
+
+
+class Third(Always):
+    """A trigger that compiles; it takes fewer arguments than there are."""
+
+    def fires(self, t, t_last, log_gain):
+        return t % 3 == 0
 
 
 LINKS = {
@@ -73,6 +112,13 @@ ALGORITHMS = {
     "N-UCB-GLM": fg.n_ucb_glm(0.2),
     "N-UCB-GLM, loose": fg.n_ucb_glm(0.2, tolerance=0.1),
     "N-ONS-GLM": fg.n_ons_glm(0.2),
+    "functions": fg.Algorithm("x", newton, fg.Newton(), enough, shrinking, choice=wide),
+    "functions, other": fg.Algorithm("x", along_x, fg.Newton(), Event(0.5), fg.Fixed(0.3)),
+    "functions, alone": fg.Algorithm(
+        "x", partial(along_x, step=0.1), None, Never(), lambda: 0.2, choice=lambda mean: mean
+    ),
+    "a function as radius": fg.n_ucb_glm(confidence=lambda samples: 1.0 / (1.0 + samples)),
+    "an own trigger": fg.Algorithm("x", Ons(), fg.Newton(), Third(), FedGLBRadius()),
     "FedGLB-Private, no noise": fg.fedglb_private(6),
     "FedGLB-Private, sums": fg.fedglb_private(
         6, privacy=fg.GaussianMechanism(1.0, 1e-6, reward_limit=3.0)
@@ -123,6 +169,8 @@ RULES = {
     "EpsilonGreedy, Ucb": fg.EpsilonGreedy(0.3, fg.Ucb()),
     "EpsilonGreedy, Thompson": fg.EpsilonGreedy(0.3, fg.Thompson(draws=4)),
     "Thompson without an estimate": fg.Thompson(0.5, draws=0),
+    "function": as_choice(wide),
+    "EpsilonGreedy, function": fg.EpsilonGreedy(0.3, lambda mean, sd: mean + sd),
 }
 RANDOM = [name for name, rule in RULES.items() if rule.randomised]
 FITS = {
@@ -515,41 +563,76 @@ def test_blocks_that_do_not_fit_the_horizon_are_refused(engine):
             fg.simulate(fg.n_ons_glm(), shifted, 16, engine=engine)
 
 
-class OwnRadius(fg.Fixed):
+class PlainRadius(fg.Fixed):
     def radius(self, setting, state):
         return 0.1
 
 
-class OwnTrigger(Always):
-    def fires(self, t, t_last, log_gain):
-        return t % 3 == 0
+class PlainSteps(Ons):
+    def observe(self, setting, state, samples, index):
+        super().observe(setting, state, samples, index)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "words"),
-    [
-        (fg.n_ons_glm(confidence=OwnRadius(1.0)), ["OwnRadius", "formula"]),
-        (
-            fg.Algorithm("x", Ons(), fg.Newton(), OwnTrigger(), FedGLBRadius()),
-            ["OwnTrigger", "level"],
-        ),
-    ],
-)
-def test_a_part_without_a_compiled_form_is_refused_by_name(algorithm, words):
+class PlainTrigger(Trigger):
+    def fires(self, *known):
+        return {"t": known[0], 1: 2}["t"] % 3 == 0
+
+
+def listed(samples):
+    return {"first": 0.1, 1: 2}["first"]
+
+
+def asked(t):
+    return {"t": t, 1: 2}["t"] % 3 == 0
+
+
+def moved(theta, x):
+    return {"theta": theta, 1: 2}["theta"] + 0.01 * x
+
+
+def composed(local=None, trigger=None, radius=None):
+    local, trigger = local or Ons(), trigger or Event(0.5)
+    return fg.Algorithm("x", local, fg.Newton(), trigger, radius or fg.Fixed(0.3))
+
+
+#: Algorithms with a part in plain Python, and what the warning says of it.
+PLAIN = [
+    (composed(radius=PlainRadius(1.0)), r"PlainRadius\(alpha=1.0\).*overrides `radius`"),
+    (composed(PlainSteps()), r"PlainSteps\(\).*overrides `observe`"),
+    (composed(trigger=PlainTrigger()), "PlainTrigger.*numba cannot compile"),
+    (composed(radius=listed), "listed plays.*numba cannot compile"),
+    (composed(trigger=asked), "asked plays.*numba cannot compile"),
+    (composed(moved), "moved plays.*numba cannot compile"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "said"), PLAIN, ids=[said for _, said in PLAIN])
+def test_a_part_in_plain_python_plays_through_the_reference_engine(algorithm, said):
     env = fg.Synthetic(LINKS["logistic"], 2, 3)
-    remedy = r'fg.simulate\(..., engine="reference"\)'  # `compare` has no engine
-    for call in (partial(fg.simulate, algorithm), partial(fg.compare, [fg.n_ons_glm(), algorithm])):
-        with pytest.raises(fg.InvalidInput, match=remedy) as error:
-            call(env, 6)
-        assert all(word in str(error.value) for word in words)
-    assert fg.simulate(algorithm, env, 6, engine="reference").trace.height == 6
+    expected = fg.simulate(algorithm, env, 12, engine="reference")
+    own._said.clear()
+    with pytest.warns(NotCompiled, match=said) as told:
+        run = fg.simulate(algorithm, env, 12)
+    assert len(told) == 1
+    assert run.parameters["engine"] == "reference"
+    steps = []
+    every = [fg.n_ons_glm(), algorithm, fg.fedglb_ucb(0.3, fg.Newton())]  # it is said only once
+    runs = fg.compare(every, env, 12, progress=steps.append)
+    assert [each.parameters["engine"] for each in runs] == ["compiled", "reference", "compiled"]
+    assert steps[-1] == 12
+    assert expected.syncs > 1
+    for each in (run, runs[1]):
+        assert_array_equal(each.choices, expected.choices)
+        assert each.trace.equals(expected.trace)
+        assert each.ledger.equals(expected.ledger)
+    assert_array_equal(runs[0].choices, fg.simulate(every[0], env, 12).choices)
 
 
 def test_a_radius_in_plain_python_is_the_one_that_chooses():
     env = fg.Synthetic(LINKS["logistic"], 2, 8)
     own, same, other = (
         fg.simulate(fg.n_ons_glm(confidence=part), env, 30, engine="reference").choices
-        for part in (OwnRadius(1.0), fg.Fixed(0.1), fg.Fixed(1.0))
+        for part in (PlainRadius(1.0), fg.Fixed(0.1), fg.Fixed(1.0))
     )
     assert (own == same).all()
     assert (own != other).any()

@@ -26,6 +26,16 @@ class Cautious(Choice):
         return model.mean - self.width * model.sd
 
 
+def growing(mean: FloatArray, sd: FloatArray, width: float = 1.0) -> FloatArray:
+    """A rule that is a function."""
+    return mean + width * sd
+
+
+def falling(samples: int, alpha: float = 1.0) -> float:
+    """A radius that is a function."""
+    return alpha / (1.0 + samples)
+
+
 def cautious(width: float = 1.0, exploration: float = 1.0, seed: int = 0) -> fg.Algorithm:
     """An algorithm with this rule; `seed` is a parameter whose name results have already."""
     made = replace(fg.fedglb_auto(), choice=Cautious(width * exploration))

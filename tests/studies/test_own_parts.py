@@ -22,9 +22,11 @@ from fedglb.studies.results.study import load_study
 from fedglb.studies.run import task
 from fedglb.studies.run.reproduce import reproduce
 from fedglb.studies.spec.grid import OTHER_COLUMNS
-from tests.studies.own_parts import Cautious, Coins, Pooled, cautious, coins, plain
+from tests.studies.own_parts import Cautious, Coins, Pooled, cautious, coins, growing, plain
 from tests.studies.tiny import bytes_of, fedglb, tables
 
+#: A sweep says once per process that a part is plain Python.
+pytestmark = pytest.mark.filterwarnings("ignore::fedglb.parts.own.NotCompiled")
 HERE = "tests.studies.own_parts"
 #: Three runs of each: own rule, own environment, a radius in plain Python, a strategy.
 EXPERIMENT = fg.Experiment.of(
@@ -119,6 +121,81 @@ def test_functions_in_tables_make_what_they_would_make(tmp_path):
     assert {(row["curve"], row["dial"], row["value"]) for row in table} >= {
         ("Cautious", "width", 0.5), ("Cautious", "width", 1.0), ("N-ONS-GLM", "", None),
     }  # fmt: skip
+
+
+def by_functions(factor):
+    """Algorithms of plain functions, of a script's kind: workers get them as code."""
+
+    def enough(samples, total, share=0.2):
+        return samples >= 3 + share * total
+
+    def step(theta, direction, predicted, y):
+        return theta - factor * (predicted - y) * direction
+
+    composed = fg.Algorithm("x", step, fg.Newton(), enough, lambda: 0.3)
+    return {
+        "closed": fg.fedglb_auto(choice=lambda mean, sd: mean + factor * sd),
+        "number": [fg.fedglb_auto(choice=functools.partial(growing, width=w)) for w in (0.5, 1.5)],
+        "parts": replace(composed, name="parts"),
+    }
+
+
+def test_functions_are_sent_to_workers_and_named_in_results(tmp_path):
+    algorithms = by_functions(1.5)
+    experiment = fg.Experiment.of(algorithms, coins(3), horizon=12, seeds=2, name="functions")
+    runs = fg.sweep(experiment, tmp_path / "two", jobs=2).runs
+    assert runs["label"].unique(maintain_order=True).to_list() == [
+        "closed", "number choice=growing(width=0.5)", "number choice=growing(width=1.5)", "parts",
+    ]  # fmt: skip
+    assert set(runs["choice"]) == {
+        "<lambda>(factor=1.5)", "growing(width=0.5)", "growing(width=1.5)", "ucb",
+    }  # fmt: skip
+    for label, algorithm in (
+        ("closed", algorithms["closed"]), ("parts", algorithms["parts"]),
+        ("number choice=growing(width=1.5)", algorithms["number"][1]),
+    ):  # fmt: skip
+        expected = [fg.simulate(algorithm, coins(3), 12, seed).regret for seed in (1, 2)]
+        assert runs.filter(pl.col("label") == label)["regret"].to_list() == expected
+
+
+def test_another_body_or_another_number_is_another_sweep():
+    def made(rule, **more):
+        return fg.Experiment.of([fg.fedglb_auto(choice=rule)], coins(2), 9, seeds=2).identity
+
+    closed = [by_functions(factor)["closed"].choice for factor in (1.5, 1.5, 2.0)]
+    rules = [
+        *closed, lambda mean, sd: mean + sd, lambda mean, sd: mean - sd, growing,
+        functools.partial(growing, width=0.5), functools.partial(growing, width=2.5),
+    ]  # fmt: skip
+    found = [made(rule) for rule in rules]
+    assert found[0] == found[1]
+    assert len(set(found[1:])) == len(found) - 1
+
+
+def test_tables_and_paths_have_functions_too():
+    said = {
+        "algorithm": [
+            {"name": "fedglb-auto", "choice": [growing, lambda mean: mean]},
+            {"name": "fedglb-auto", "choice": {"name": f"{HERE}:growing", "width": 0.5}},
+            {"name": "fedglb-auto", "choice": f"{HERE}:growing"},
+            {"name": "n-ons-glm", "confidence": [lambda samples: 1.0 / (1.0 + samples)]},
+            {"name": "n-ons-glm", "confidence": {"name": f"{HERE}:falling", "alpha": 0.5}},
+        ]
+    }
+    said["algorithm"][2]["threshold"] = 0.2
+    algorithms = [c.algorithm for c in fg.read_experiment(objects(**said)).configurations]
+    assert [repr(each.choice) for each in algorithms[:4]] == [
+        "growing(width=1.0)", "<lambda>", "growing(width=0.5)", "growing(width=1.0)",
+    ]  # fmt: skip
+    assert algorithms[3].choice == algorithms[0].choice
+    described = [c.parameters for c in fg.read_experiment(objects(**said)).configurations]
+    assert [d["choice"] for d in described[:2]] == ["growing(width=1.0)", "<lambda>"]
+    assert [d["confidence"] for d in described[4:]] == [
+        "<lambda>", f"{HERE}:falling alpha=0.5",
+    ]  # fmt: skip
+    with pytest.raises(fg.InvalidInput, match=r"algorithm\[0\].choice.wdith = 0.5"):
+        fg.read_experiment(objects(**one("fedglb-auto", choice={"name": f"{HERE}:growing",
+                                                                "wdith": 0.5})))  # fmt: skip
 
 
 def test_a_link_and_a_problem_of_ones_own(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SIMULATED, documented
@@ -14,8 +13,8 @@ from fedglb.kernels.layout import LOG_GAIN, in_order
 from fedglb.kernels.linalg import log_det
 from fedglb.links import Identity
 from fedglb.model import SharedModel
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence
+from fedglb.parts.choice import ChoiceLike, Ucb
+from fedglb.parts.confidence import Confidence, ConfidenceLike
 from fedglb.parts.local_update.base import Counter
 from fedglb.parts.local_update.ridge import LinearModel, RidgeState, adopt_sums, ridge_step
 from fedglb.parts.trigger import Growth
@@ -129,8 +128,8 @@ def async_linucb(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
-    choice: Choice | None = None,
+    confidence: ConfidenceLike | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """Async-LinUCB: a client uploads its sums; clients that lag behind receive all sums.
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedglb.errors import InvalidInput, instance, integer, number, under
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence
+from fedglb.parts.choice import Choice, ChoiceLike, Ucb, as_choice
+from fedglb.parts.confidence import Confidence, ConfidenceLike, as_confidence
 from fedglb.parts.confidence.base import check_noise
 from fedglb.parts.effects import SHARE
 from fedglb.parts.global_update import GlobalUpdate, OneExchange
-from fedglb.parts.local_update import Calibrated, LocalUpdate
+from fedglb.parts.local_update import Calibrated, LocalUpdate, LocalUpdateLike, as_local_update
 from fedglb.parts.memory import Adaptive, Forever, Memory
+from fedglb.parts.own import Code
 from fedglb.parts.ridge import Evidence
 from fedglb.parts.spread import Pooled
-from fedglb.parts.trigger import Never, Trigger
+from fedglb.parts.trigger import Never, Trigger, TriggerLike, as_trigger
 from fedglb.privacy import GaussianMechanism
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 
 #: Below this multiple of the identity a rank-one update of A⁻¹ loses too many digits.
 SMALLEST_RIDGE = 1e-10
+#: How a function becomes a part.
+_AS_PARTS: dict[str, Callable[[Any], object]] = {
+    "local_update": as_local_update, "trigger": as_trigger, "confidence": as_confidence,
+    "choice": as_choice,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,15 +41,16 @@ class Algorithm:
     name
         Name in results.
     local_update
-        How a client learns from its own samples: a part of `fedglb.parts.local_update`.
+        How a client learns from its own samples: a part of `fedglb.parts.local_update`, or a
+        function.
     global_update
         The solver, by which all clients fit one model: `AGD`, `Newton`, `LBFGS` or another part of
         `fedglb.parts.global_update`; None without global updates. The presets take it as
         `solver=`, and `solver` reads it.
     trigger
-        When there is a global update: a part of `fedglb.parts.trigger`.
+        When there is a global update: a part of `fedglb.parts.trigger`, or a function.
     confidence
-        The radius of the confidence ellipsoid: a part of `fedglb.parts.confidence`.
+        The radius of the confidence ellipsoid: a part of `fedglb.parts.confidence`, or a function.
     ridge
         λ > 0 of the ridge penalty (λ/2)‖θ‖², or `Evidence`, a rule that chooses it at each
         global update.
@@ -54,7 +62,8 @@ class Algorithm:
         Whether one learner plays for all clients and sees every sample (One-UCB-GLM). Such an
         algorithm has no global updates and sends no messages.
     choice
-        The choice of an arm, given the model and the sets: a part of `fedglb.parts.choice`.
+        The choice of an arm, given the model and the sets: a part of `fedglb.parts.choice`, or a
+        function.
     privacy
         Differential privacy of the samples, by noise in clients' messages. It needs updates that
         send each sample once, on a schedule: see `fedglb_private`.
@@ -68,6 +77,10 @@ class Algorithm:
     ------
     InvalidInput
         If a number is out of its range, or the parts do not fit each other.
+
+    Notes
+    -----
+    docs/own_parts.md: what functions may take, and what they return.
 
     References
     ----------
@@ -100,17 +113,39 @@ class Algorithm:
     spread: Pooled | None = None
     memory: Memory = field(default_factory=Forever)
 
+    if TYPE_CHECKING:  # in place of a part, a function
+
+        def __init__(
+            self,
+            name: str,
+            local_update: LocalUpdateLike,
+            global_update: GlobalUpdate | None,
+            trigger: TriggerLike,
+            confidence: ConfidenceLike,
+            ridge: float | Evidence = 1.0,
+            delta: float = 0.01,
+            exploration: float = 1.0,
+            centralised: bool = False,
+            choice: ChoiceLike = ...,
+            privacy: GaussianMechanism | None = None,
+            spread: Pooled | None = None,
+            memory: Memory = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        for name, as_part in _AS_PARTS.items():
+            with under(name):
+                object.__setattr__(self, name, as_part(getattr(self, name)))
         if not isinstance(self.ridge, Evidence):
             number("ridge", self.ridge, above=0.0)
         number("delta", self.delta, above=0.0, below=1.0)
         number("exploration", self.exploration, at_least=0.0)
-        instance("local_update", self.local_update, LocalUpdate, "Ons()")
+        instance("local_update", self.local_update, LocalUpdate, "Ons(), or a function")
         if self.global_update is not None:
             instance("solver", self.global_update, GlobalUpdate, "fg.Newton()")
-        instance("trigger", self.trigger, Trigger, "Event(10.0)")
-        instance("confidence", self.confidence, Confidence, "fg.Fixed(0.3)")
-        instance("choice", self.choice, Choice, "fg.Ucb()")
+        instance("trigger", self.trigger, Trigger, "Event(10.0), or a function")
+        instance("confidence", self.confidence, Confidence, "fg.Fixed(0.3), or a function")
+        instance("choice", self.choice, Choice, "fg.Ucb(), or a function")
         instance("memory", self.memory, Memory, "fg.HalfLife(100.0)")
         never = isinstance(self.trigger, Never)
         if self.global_update is None and not never:
@@ -278,7 +313,30 @@ class Algorithm:
         if not math.isfinite(radius):
             allowed = "a larger curvature: the radius is too large for a double"
             raise InvalidInput("curvature", problem.c_mu, allowed)
+        for code, arguments in self.rehearsals(setting):
+            code.rehearse(arguments, compiled=False)
         return setting
+
+    def rehearsals(self, setting: Setting) -> list[tuple[Code, tuple[Any, ...]]]:
+        """Return the functions of a user's among the parts, and what they are first called with.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        list of tuple
+            The function's code, and the arguments of the kernel around it. Of all parts but the
+            choice, whose first call is that of the first client.
+        """
+        found = (
+            self.local_update.rehearsal(setting),
+            self.confidence.rehearsal(setting, self.local_update.begin(setting)),
+            self.trigger.resolved(setting).rehearsal(),
+        )
+        return [each for each in found if each is not None]
 
     def caveats(self, problem: Problem, *, federated: bool = False) -> tuple[str, ...]:
         """Return the limits of the proofs for this algorithm and problem, one sentence each.

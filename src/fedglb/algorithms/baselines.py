@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SIMULATED, documented
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence, FedGLBRadius, OwnModel
+from fedglb.parts.choice import ChoiceLike, Ucb
+from fedglb.parts.confidence import ConfidenceLike, FedGLBRadius, OwnModel
 from fedglb.parts.local_update import Mle, Ons
 from fedglb.parts.trigger import Never
 
@@ -21,9 +20,9 @@ def one_ucb_glm(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     tolerance: float | None = None,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """One-UCB-GLM: one learner sees all clients' samples, and fits all of them after each new one.
 
@@ -50,9 +49,9 @@ def n_ucb_glm(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     tolerance: float | None = None,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """N-UCB-GLM: every client learns alone, and fits all its own samples after each new one.
 
@@ -85,8 +84,8 @@ def n_ons_glm(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
-    choice: Choice | None = None,
+    confidence: ConfidenceLike | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """N-ONS-GLM: every client learns alone, by online Newton steps on its own samples.
 

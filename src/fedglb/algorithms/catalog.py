@@ -23,13 +23,15 @@ from fedglb.parts.choice import (
     EpsilonGreedy,
     Greedy,
     OptimisticThompson,
+    OwnChoice,
     Sigma,
     Thompson,
     Ucb,
 )
-from fedglb.parts.confidence import Confidence, Fixed, Iterate, OnePassRadius
+from fedglb.parts.confidence import Confidence, Fixed, Iterate, OnePassRadius, OwnRadius
 from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
 from fedglb.parts.memory import Adaptive, Forever, HalfLife, Memory
+from fedglb.parts.own import FunctionPart
 from fedglb.parts.ridge import Evidence
 from fedglb.privacy import GaussianMechanism
 
@@ -131,15 +133,25 @@ def _built(preset: str, given: Mapping[str, Any], kind: type[T]) -> T:
     return cast("T", made)
 
 
-def _own_part(spec: object, kind: type[T], example: str) -> T | None:
-    """Return a part object, or the part of a `module:function` path; None for other names."""
+def _own_part(
+    spec: object, kind: type[T], example: str, function_part: type[FunctionPart] | None = None
+) -> T | None:
+    """Return a part object, or the part of a `module:function` path; None for other names.
+
+    A function of what a `function_part` knows is such a part; the table has its numbers.
+    """
+    if function_part is not None:
+        spec = function_part.of(spec)
     if isinstance(spec, kind):
         return spec
     table = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
     if not is_own(table.get("name")):
         return None
     argument = ("name",) if isinstance(spec, Mapping) else ()
-    return call(argument, str(table.pop("name")), table, kind, example)
+    name = str(table.pop("name"))
+    if function_part is not None and function_part.fits(function := find(argument, name), table):
+        return function_part.of(functools.partial(function, **table))  # type: ignore[no-any-return]
+    return call(argument, name, table, kind, example)
 
 
 def _named_part(what: str, spec: object, known: Mapping[str, type[T]]) -> T:
@@ -166,7 +178,7 @@ def solver(spec: object) -> GlobalUpdate:
 
 def confidence(spec: object) -> Confidence[Any] | None:
     """Build a radius from its name, a table `{fixed = 0.3}`, a path or a part; None: the lemma."""
-    own = _own_part(spec, Confidence, "fg.Fixed(0.3)")  # type: ignore[type-abstract]
+    own = _own_part(spec, Confidence, "fg.Fixed(0.3)", OwnRadius)  # type: ignore[type-abstract]
     if own is not None:
         return own
     if isinstance(spec, Mapping):
@@ -190,7 +202,7 @@ def choice(spec: object) -> Choice:
     EpsilonGreedy(epsilon=0.1, rule=Ucb(ties='random'))
     """
     spec = _with_number(spec, CHOICES, "sigma:3")
-    own = _own_part(spec, Choice, "fg.Ucb()")  # type: ignore[type-abstract]
+    own = _own_part(spec, Choice, "fg.Ucb()", OwnChoice)  # type: ignore[type-abstract]
     return _named_part("rule", spec, CHOICES) if own is None else own
 
 

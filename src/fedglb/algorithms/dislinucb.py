@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import documented
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence, Linear
+from fedglb.parts.choice import ChoiceLike, Ucb
+from fedglb.parts.confidence import ConfidenceLike, Linear
 from fedglb.parts.global_update import ClosedForm
 from fedglb.parts.local_update import Ridge
 from fedglb.parts.memory import Forever, Memory
@@ -20,9 +18,9 @@ def dislinucb(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     clock: Clock = "steps",
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
     memory: Memory | None = None,
 ) -> Algorithm:
     """DisLinUCB: ridge regression on the rewards, with sums over all clients at a client's request.

@@ -31,7 +31,10 @@ PARAMETERS = {
     ),
     "ridge": "λ > 0 of the ridge penalty (λ/2)‖θ‖².",
     "delta": "δ, the failure probability of all confidence sets together, in (0, 1).",
-    "choice": "The choice of an arm. None (default): `Ucb`, the largest upper confidence bound.",
+    "choice": (
+        "The choice of an arm. None (default): `Ucb`, the largest upper confidence bound. Or a "
+        "function, e.g. ``lambda mean, sd: mean + 2.0 * sd``."
+    ),
     "clock": (
         "The event trigger's factor on a client's gain: the \"steps\" since the last update "
         '(default), or the client\'s "own samples" since its last model (see `Event`).'
@@ -61,7 +64,7 @@ def documented(
     the default of `confidence`; `parameters`: texts that differ from `PARAMETERS`.
     """
     if radius:
-        text = f"The radius. None (default): {radius}. Or `Fixed(alpha)`, a constant."
+        text = f"The radius. None (default): {radius}. Or `Fixed(alpha)`, or a function."
         parameters["confidence"] = text
 
     def fill(preset: Preset) -> Preset:

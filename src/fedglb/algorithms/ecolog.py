@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -32,8 +31,8 @@ from fedglb.kernels.layout import (
 from fedglb.kernels.linalg import add_sample, dot, matvec, norm, quadratic, symmetric_matvec
 from fedglb.kernels.pointers import call1
 from fedglb.links import Logistic
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence
+from fedglb.parts.choice import ChoiceLike, Ucb
+from fedglb.parts.confidence import Confidence, ConfidenceLike
 from fedglb.parts.local_update.base import Counter, HessianUpdate, LocalState, Vector
 from fedglb.parts.trigger import Never
 from fedglb.problem import Problem
@@ -241,8 +240,8 @@ def one_ecolog(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
-    choice: Choice | None = None,
+    confidence: ConfidenceLike | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """One-ECOLog: one learner sees all clients' samples, and takes a step of ECOLog on each.
 
@@ -271,8 +270,8 @@ def n_ecolog(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
-    choice: Choice | None = None,
+    confidence: ConfidenceLike | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """N-ECOLog: every client learns alone, by a step of ECOLog on each of its own samples.
 

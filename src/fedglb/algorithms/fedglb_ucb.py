@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SCHEDULED, documented
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence, FedGLBRadius, GlobalModel, LazyOnsRadius
+from fedglb.parts.choice import ChoiceLike, Ucb
+from fedglb.parts.confidence import ConfidenceLike, FedGLBRadius, GlobalModel, LazyOnsRadius
 from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
 from fedglb.parts.local_update import Frozen, LazyOns, Ons
 from fedglb.parts.local_update.lazy_ons import LazyRate
@@ -23,10 +21,10 @@ def fedglb_ucb(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     clock: Clock = "steps",
     privacy: GaussianMechanism | None = None,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
     memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB-UCB: clients learn by online Newton steps, and together at a client's request.
@@ -74,8 +72,8 @@ def fedglb_ucb_1(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
-    choice: Choice | None = None,
+    confidence: ConfidenceLike | None = None,
+    choice: ChoiceLike | None = None,
     memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₁: clients play the last global model, and learn only by scheduled fits.
@@ -115,8 +113,8 @@ def fedglb_ucb_2(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
-    choice: Choice | None = None,
+    confidence: ConfidenceLike | None = None,
+    choice: ChoiceLike | None = None,
     memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₂: FedGLB-UCB with global updates on a schedule instead of by event.
@@ -161,9 +159,9 @@ def fedglb_ucb_3(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     batch_limit: int | None = None,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₃: one online Newton step per global update, and one per sample between them.
 

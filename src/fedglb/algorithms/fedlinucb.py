@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SIMULATED, documented
@@ -15,8 +14,8 @@ from fedglb.kernels.layout import LOG_GAIN, UPDATES
 from fedglb.kernels.linalg import add_sample
 from fedglb.links import Identity
 from fedglb.model import SharedModel
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence
+from fedglb.parts.choice import ChoiceLike, Ucb
+from fedglb.parts.confidence import Confidence, ConfidenceLike
 from fedglb.parts.confidence.fixed import constant_radius
 from fedglb.parts.local_update.base import LocalState, Matrix, Vector, adopt_matrix, recentre
 from fedglb.parts.local_update.ridge import LinearModel
@@ -156,8 +155,8 @@ def fedlinucb(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
-    choice: Choice | None = None,
+    confidence: ConfidenceLike | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """FedLinUCB: a client with enough new samples exchanges sums with the coordinator.
 

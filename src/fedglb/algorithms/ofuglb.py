@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, MATRIX, MEAN, THETA, UPDATES, in_order
 from fedglb.kernels.linalg import invert, norm
 from fedglb.kernels.pointers import call1
-from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence
+from fedglb.parts.choice import ChoiceLike, Ucb
+from fedglb.parts.confidence import Confidence, ConfidenceLike
 from fedglb.parts.local_update.base import Counter
 from fedglb.parts.local_update.mle import (
     ANCHOR,
@@ -214,9 +213,9 @@ def one_ofuglb(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     tolerance: float | None = None,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """One-OFUGLB: one learner sees all clients' samples, and fits all of them after each new one.
 
@@ -247,9 +246,9 @@ def n_ofuglb(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     tolerance: float | None = None,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
 ) -> Algorithm:
     """N-OFUGLB: every client learns alone, and fits all its own samples after each new one.
 

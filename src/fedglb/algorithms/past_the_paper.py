@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import documented
 from fedglb.algorithms.fedglb_ucb import fedglb_ucb
-from fedglb.parts.choice import Bayes, Choice, OptimisticThompson, Ucb
-from fedglb.parts.confidence import Confidence, Iterate, Mixture, Posterior
+from fedglb.parts.choice import Bayes, ChoiceLike, OptimisticThompson, Ucb
+from fedglb.parts.confidence import ConfidenceLike, Iterate, Mixture, Posterior
 from fedglb.parts.global_update import GlobalUpdate, OneExchange, OnePass
 from fedglb.parts.local_update import Anchored, Calibrated, FrozenHessian, Personal
 from fedglb.parts.memory import Forever, Memory
@@ -31,7 +30,7 @@ def fedglb_iterate(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
     clock: Clock = "own samples",
     memory: Memory | None = None,
 ) -> Algorithm:
@@ -86,13 +85,13 @@ def fedglb_iterate(
 )
 def fedglb_mix(
     threshold: float | None = None,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
     clock: Clock = "steps",
     solver: GlobalUpdate | None = None,
     ridge: float | Evidence = 1.0,
     delta: float = 0.01,
     privacy: GaussianMechanism | None = None,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     memory: Memory | None = None,
 ) -> Algorithm:
     """FedGLB with the sets of likelihood-ratio mixtures: proven radii without a multiplier.
@@ -155,12 +154,12 @@ def fedglb_mix(
 )
 def fedglb_auto(
     threshold: float = 0.1,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
     clock: Clock = "own samples",
     solver: GlobalUpdate | None = None,
     ridge: float | Evidence | None = None,
     privacy: GaussianMechanism | None = None,
-    confidence: Confidence[Any] | None = None,
+    confidence: ConfidenceLike | None = None,
     effects: int = 1024,
     memory: Memory | None = None,
 ) -> Algorithm:
@@ -213,7 +212,7 @@ def fedglb_auto(
 )
 def fedglb_personal(
     threshold: float = 0.1,
-    choice: Choice | None = None,
+    choice: ChoiceLike | None = None,
     effects: int = 1024,
     spikes: bool = False,
     memory: Memory | None = None,
@@ -272,8 +271,8 @@ def fedglb_private(
     first: float | None = None,
     privacy: GaussianMechanism | None = None,
     growth: float | None = None,
-    confidence: Confidence[Any] | None = None,
-    choice: Choice | None = None,
+    confidence: ConfidenceLike | None = None,
+    choice: ChoiceLike | None = None,
     ridge: float = 1.0,
     delta: float = 0.01,
 ) -> Algorithm:

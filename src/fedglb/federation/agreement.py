@@ -22,6 +22,7 @@ from fedglb.links import Link
 from fedglb.model import triangle_size
 from fedglb.parts.global_update import AGD
 from fedglb.parts.memory import Adaptive
+from fedglb.parts.own import FunctionPart
 from fedglb.parts.trigger import Geometric
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
@@ -346,6 +347,8 @@ def stored_name(part: object, argument: str = "part") -> str:
     if not isinstance(found, str):
         kind = type(part).__name__
         allowed = f"a part with a stored name: write {key} = {kind!r} in class {kind}"
+        if isinstance(part, FunctionPart):
+            allowed = f"a class with a stored name in place of a function ({key} = 'Mine')"
         raise InvalidInput(argument, part, allowed)
     return found
 

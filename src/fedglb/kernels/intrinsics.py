@@ -33,6 +33,9 @@ SIGNATURES = {
     "INDEX": types.int64(
         _REALS[2], _REALS[2], _REALS[3], _REALS[2], _REALS[2], _REALS[1], *[types.int64] * 5
     ),
+    "FIRES": types.int64(
+        types.int64, types.int64, types.float64, types.int64, types.int64, _REALS[1]
+    ),
     "DERIVATIVES": types.int64(_REALS[1], _REALS[1], _REALS[1], _WHOLES, types.int64),
     "PROJECT": types.float64(_REALS[2], _REALS[2], types.float64, _REALS[1]),
 }  # fmt: skip

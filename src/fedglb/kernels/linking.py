@@ -16,7 +16,7 @@ import numba
 from numba import types
 from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.errors import NumbaError
@@ -53,9 +53,9 @@ def entry(function: Callable[..., Any], inlined: bool) -> Callable[..., Any]:
     return dispatcher  # type: ignore[no-any-return]
 
 
-def compiled_here(function: Callable[..., Any]) -> Any:
+def compiled_here(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return an entry around a user's function, which is compiled in every process."""
-    return numba.njit(pipeline_class=EntryCompiler, **_OPTIONS)(function)
+    return numba.njit(pipeline_class=EntryCompiler, **_OPTIONS)(function)  # type: ignore[no-any-return]
 
 
 def part(function: Callable[..., Any], inlined: bool) -> Any:
@@ -63,6 +63,16 @@ def part(function: Callable[..., Any], inlined: bool) -> Any:
     return numba.njit(
         pipeline_class=_PartCompiler, forceinline=inlined, no_cpython_wrapper=True, **_OPTIONS
     )(function)
+
+
+def users_part(function: Callable[..., Any], error_model: str, *, whole: bool) -> Any:
+    """Return a user's function as `part` does; an index beyond an array raises `IndexError`.
+
+    `whole`: translate it by itself, as numba's calls of a function by itself need.
+    """
+    options = {**_OPTIONS, "error_model": error_model, "boundscheck": True}
+    compiler = Compiler if whole else _PartCompiler
+    return numba.njit(pipeline_class=compiler, no_cpython_wrapper=True, **options)(function)
 
 
 def c_function(function: Callable[..., float], arguments: int) -> Any:

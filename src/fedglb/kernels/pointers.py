@@ -34,13 +34,13 @@ _python_functions: dict[int, Callable[..., Any]] = {}
 @functools.cache
 def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunction:
     """Compile a function of n floats, which uses `math` only, to code with a C signature."""
-    from fedglb.kernels import linking
+    from fedglb.kernels import linking, own_code
 
     if linking.interpreted():
         address = len(_python_functions) + 1
         _python_functions[address] = function
         return ScalarFunction(address, function)
-    compiled = linking.c_function(function, arguments)
+    compiled = linking.c_function(own_code.with_helpers(function), arguments)
     prototype = ctypes.CFUNCTYPE(ctypes.c_double, *[ctypes.c_double] * arguments)
     call = prototype(compiled.address)
     call.keep_alive = compiled  # type: ignore[attr-defined]
@@ -56,7 +56,9 @@ def why_not_compiled(error: Exception) -> str:
 
 # -- kernels by address ------------------------------------------------------------------------
 
-Signature: TypeAlias = Literal["STEP", "RADIUS", "BOUNDS", "INDEX", "DERIVATIVES", "PROJECT"]
+Signature: TypeAlias = Literal[
+    "STEP", "RADIUS", "BOUNDS", "INDEX", "FIRES", "DERIVATIVES", "PROJECT"
+]
 #: (vectors, matrices, counters, X, y, functions, constants) -> 0, or what went wrong.
 STEP: Signature = "STEP"
 #: (vectors, counters, radius_terms, constants) -> the radius.
@@ -65,6 +67,8 @@ RADIUS: Signature = "RADIUS"
 BOUNDS: Signature = "BOUNDS"
 #: (arms, vectors, matrices, work, factor, constants, t, key, number, client, draw) -> 0.
 INDEX: Signature = "INDEX"
+#: (t, t_last, log_gain, samples, total, constants) -> 1 where a client asks for an update, else 0.
+FIRES: Signature = "FIRES"
 #: (z, means, variances, functions, with_variances) -> 0: a link's μ and μ′ of many z.
 DERIVATIVES: Signature = "DERIVATIVES"
 #: That of `kernels.krylov.project_by_products`.
@@ -128,6 +132,7 @@ call_step = Intrinsic("call_step", _by_number)
 call_radius = Intrinsic("call_radius", _by_number)
 call_bounds = Intrinsic("call_bounds", _by_number)
 call_index = Intrinsic("call_index", _by_number)
+call_fires = Intrinsic("call_fires", _by_number)
 call_derivatives = Intrinsic("call_derivatives", _by_number)
 call_project = Intrinsic("call_project", _by_number)
 #: The same array without ownership: rows taken from it cost no reference counts (two atomic

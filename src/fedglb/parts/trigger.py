@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from abc import ABC
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
+
+import numpy as np
 
 from fedglb.errors import InvalidInput, integer, number, one_of
+from fedglb.kernels.pointers import FIRES
+from fedglb.parts.own import Code, FunctionPart, Socket, method, parameters
 from fedglb.setting import Setting
 
+#: What a client that may ask knows.
+_KNOWN = ("t", "t_last", "log_gain", "samples", "total")
+
+
+def _around(own: Callable[..., bool]) -> Callable[..., int]:
+    def fires(t, t_last, log_gain, samples, total, constants):  # type: ignore[no-untyped-def]
+        return 1 if own(t, t_last, log_gain, samples, total, constants) else 0
+
+    return fires
+
+
+def _checked(call: str, asks: Any, *inputs: Any) -> bool:
+    if not isinstance(asks, bool | np.bool_):
+        raise InvalidInput(call, asks, "True or False")
+    return bool(asks)
+
+
+FIRES_OF = Socket(FIRES, f"{', '.join(_KNOWN)}, constants", _around, _checked)
 #: The factor on a client's gain in `Event`.
 Clock: TypeAlias = Literal["steps", "own samples"]
 #: With a `share`, a client asks after at least this number of samples.
@@ -25,7 +49,8 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)), or if
     log_gain ≥ `max_gain`; `clocked_by` may put another factor in place of t − t_last. It also does
     so after `FEW` own samples since the last model, and `share` of those before it. And an update
-    may be `due` at the end of a step.
+    may be `due` at the end of a step. Where a trigger is expected, a plain function in place of
+    `fires` is one, e.g. ``lambda samples, total: samples >= 4 + 0.5 * total``.
 
     References
     ----------
@@ -96,6 +121,9 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     def fires(self, t: int, t_last: int, log_gain: float, samples: int = 0, total: int = 0) -> bool:
         """Return whether a client requests an update after its own sample in step t.
 
+        A subclass that overrides it may take only the first arguments; numba compiles it, if it
+        can.
+
         Parameters
         ----------
         t
@@ -121,6 +149,49 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         if clock * log_gain >= self.level or log_gain >= self.max_gain:
             return True
         return self.share < math.inf and samples >= FEW + self.share * (total - samples)
+
+    @property
+    def code(self) -> Code | None:
+        """A user's `fires` for kernels; None: the comparison above."""
+        if type(self).fires is Trigger.fires:
+            return None
+        taken = parameters(type(self).fires).values()  # it may take only the first
+        every = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in taken)
+        known = _KNOWN if every else _KNOWN[: len(taken) - 1]
+        call = f"{type(self).__name__}.fires({', '.join(known)})"
+        return method(FIRES_OF, self, "fires", call, known)
+
+    @property
+    def why_plain(self) -> str | None:
+        """Why only the reference engine asks by it; None: it is compiled."""
+        return None if self.code is None else self.code.why_plain
+
+    def asks(self, t: int, t_last: int, log_gain: float, samples: int, total: int) -> bool:
+        """Return what `fires` does, by machine code if a user's can be compiled.
+
+        Parameters
+        ----------
+        t, t_last, log_gain, samples, total
+            As for `fires`.
+
+        Returns
+        -------
+        bool
+            Whether a client requests an update.
+        """
+        known, code = (t, t_last, log_gain, samples, total), self.code
+        return self.fires(*known) if code is None else bool(code.kernel(*known, code.constants))
+
+    def rehearsal(self) -> tuple[Code, tuple[Any, ...]] | None:
+        """Return a user's function and what it is first called with; None: there is none.
+
+        Returns
+        -------
+        tuple or None
+            The function's code, and the arguments of the kernel around it: of a first sample.
+        """
+        code = self.code
+        return None if code is None else (code, (1, 0, 0.0, 1, 1, code.constants))
 
     def due(self, setting: Setting, t: int) -> bool:
         """Return whether an update is due at the end of step t; never, by default.
@@ -384,3 +455,33 @@ class Never(Trigger):
     """There are no global updates: every client learns alone."""
 
     stored_name = "Never"
+
+
+@dataclass(frozen=True, repr=False)
+class OwnTrigger(FunctionPart, Trigger):
+    """A client asks where a user's function is true; it may take any argument of `fires`."""
+
+    known: ClassVar[Mapping[str, str]] = {name: name for name in _KNOWN}
+
+    @property
+    def needs_gain(self) -> bool:  # type: ignore[override]
+        """Whether the function takes it."""
+        return "log_gain" in self.takes
+
+    @property
+    def code(self) -> Code:
+        """The function in its socket."""
+        return self.code_in(FIRES_OF)
+
+    def fires(self, t: int, t_last: int, log_gain: float, samples: int = 0, total: int = 0) -> bool:
+        """Return what the function returns."""
+        return self.asks(t, t_last, log_gain, samples, total)
+
+
+#: A trigger, or a function of any argument of `Trigger.fires`.
+TriggerLike: TypeAlias = Trigger | Callable[..., bool]
+
+
+def as_trigger(value: TriggerLike) -> Trigger:
+    """Return a function as a trigger; anything else as it is, for the caller to check."""
+    return cast("Trigger", OwnTrigger.of(value))

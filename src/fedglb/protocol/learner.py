@@ -19,7 +19,6 @@ from fedglb.kernels.effects import known_names as write_known_names
 from fedglb.kernels.layout import NAME, OFFSET, SCORES, SHIFTED, UPPER, WIDTHS, work_rows
 from fedglb.model import SharedModel
 from fedglb.parts.choice import check_first, choice_params, scores_of
-from fedglb.parts.confidence import Confidence
 from fedglb.parts.local_update import LocalState
 from fedglb.protocol.messages import ClientId, Message, SyncRequest
 from fedglb.samples import Samples
@@ -49,11 +48,12 @@ class Choosing:
     def alpha(self, state: LocalState) -> float:
         """Return the radius by which a client in this state chooses; raise if it is infinite."""
         confidence = self.algorithm.confidence
-        if type(confidence).radius is not Confidence.radius:  # a custom one, in plain Python
-            radius = confidence.radius(self.setting, state)
-        else:
+        if confidence.by_formula:
             radius = confidence.formula(state.vectors, state.counters, self.terms, self.constants)
+        else:  # a custom one, in plain Python
+            radius = confidence.radius(self.setting, state)
         if not math.isfinite(radius):
+            confidence.radius(self.setting, state)  # of a user's function: raises with the reason
             allowed = "a finite radius: use a smaller S, or a larger ridge or curvature"
             raise InvalidInput("radius", radius, allowed)
         return radius * self.algorithm.exploration if confidence.scalable else radius
@@ -472,8 +472,5 @@ class Learner:
         bool
             Whether it fires.
         """
-        trigger, state = self.trigger, self.state
-        known = t, state.t_last, state.log_gain
-        if trigger.clocked_by != "own samples" and trigger.share == math.inf:
-            return trigger.fires(*known)  # custom triggers may take only these three
-        return trigger.fires(*known, state.updates, len(self.samples))
+        state = self.state
+        return self.trigger.asks(t, state.t_last, state.log_gain, state.updates, len(self.samples))

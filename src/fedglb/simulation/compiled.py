@@ -20,18 +20,16 @@ from fedglb.kernels.ageing import add_weighted_model_sums, add_weighted_moments,
 from fedglb.kernels.effects import KEYS, OFFERS, name_block
 from fedglb.kernels.layout import EPOCH, work_rows
 from fedglb.kernels.merge import Merged
-from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
+from fedglb.kernels.pointers import FIRES, RADIUS, STEP, Signature, address_of
 from fedglb.kernels.sums import (
     add_all_model_sums,
     add_all_moments,
     sum_over_clients,
 )
 from fedglb.model import SharedModel, shared_theta
-from fedglb.parts.confidence import Confidence
 from fedglb.parts.effects import sum_tables, to_send
 from fedglb.parts.global_update import Query, Sums
-from fedglb.parts.local_update import LocalState, LocalUpdate
-from fedglb.parts.trigger import Trigger
+from fedglb.parts.local_update import LocalState
 from fedglb.protocol import Client
 from fedglb.protocol.client import replay
 from fedglb.protocol.learner import Choosing
@@ -97,7 +95,6 @@ class CompiledEngine(Engine):
     name = "compiled"
 
     def __init__(self, algorithm: Algorithm, env: Environment, horizon: int, seed: int) -> None:
-        check_compiled(algorithm)
         super().__init__(algorithm, env, horizon, seed)
         d, L, width = env.problem.dim, self.setting.clients, self.setting.width
         capacity = horizon * env.clients // L
@@ -154,6 +151,7 @@ class CompiledEngine(Engine):
         algorithm, problem = self.algorithm, self.env.problem
         local, confidence = algorithm.local_update, algorithm.confidence
         trigger = algorithm.trigger.resolved(self.setting)
+        code = trigger.code
         self._choosing = choosing = Choosing.after(algorithm, self.setting, model, self.seed)
         self._params = KernelParams(
             *self._addresses,
@@ -167,6 +165,8 @@ class CompiledEngine(Engine):
             share=float(trigger.share),
             own_samples=trigger.clocked_by == "own samples",
             clocked=trigger.clocked_by is not None,
+            fires=0 if code is None else address_of(code.kernel, FIRES),
+            fires_constants=np.empty(0) if code is None else code.constants,
         )  # fmt: skip
 
     def play(self, block: BlockArrays) -> None:
@@ -452,8 +452,8 @@ class CompiledEngine(Engine):
         return client
 
 
-#: The remedy where a part has no compiled form; `fg.compare` has the compiled engine only.
-_ELSEWHERE = 'fg.simulate(..., engine="reference"), one algorithm at a time,'
+#: The remedy where a part does not fit this engine.
+_ELSEWHERE = 'fg.simulate(..., engine="reference"), one algorithm at a time'
 
 
 def _address(part: object, name: str, signature: Signature) -> int:
@@ -466,27 +466,15 @@ def _address(part: object, name: str, signature: Signature) -> int:
         raise InvalidInput(f"{type(part).__name__}.{name}", function, allowed) from None
 
 
-def is_compiled(algorithm: AnyAlgorithm) -> bool:
-    """Return whether it has parts, and all of them a compiled form."""
-    if not isinstance(algorithm, Algorithm):
-        return False
-    try:
-        check_compiled(algorithm)
-    except InvalidInput:
-        return False
-    return True
+def plain_part(algorithm: Algorithm) -> tuple[object, str] | None:
+    """Return a part that this engine cannot run, and why; None: it can run them all."""
+    for part in (algorithm.local_update, algorithm.confidence, algorithm.trigger):
+        if (why := part.why_plain) is not None:
+            return part, why
+    return None
 
 
-def check_compiled(algorithm: Algorithm) -> None:
-    """Raise unless all parts of the algorithm have a compiled form."""
-    parts = (
-        (algorithm.local_update, LocalUpdate, "observe", "a kernel `step`"),
-        (algorithm.confidence, Confidence, "radius", "a kernel `formula`"),
-        (algorithm.trigger, Trigger, "fires", "a `level`"),
-    )
-    for part, kind, method, instead in parts:
-        if getattr(type(part), method) is not getattr(kind, method):
-            raise InvalidInput(
-                "engine", "compiled",
-                f"{_ELSEWHERE} for {part}: it overrides `{method}` instead of defining {instead}",
-            )  # fmt: skip
+def runs_compiled(algorithm: AnyAlgorithm, env: Environment) -> bool:
+    """Return whether this engine can play an algorithm on an environment."""
+    parts = isinstance(algorithm, Algorithm) and plain_part(algorithm) is None
+    return parts and env.network is None

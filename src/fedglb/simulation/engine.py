@@ -27,6 +27,8 @@ class Engine(ABC):
     def __init__(self, algorithm: Algorithm, env: Environment, horizon: int, seed: int) -> None:
         self.algorithm, self.env, self.horizon, self.seed = algorithm, env, horizon, seed
         self.setting = algorithm.setting(env.problem, env.clients, horizon)
+        for code, arguments in algorithm.rehearsals(self.setting):
+            code.rehearse(arguments, compiled=True)
         self.coordinator = Coordinator(algorithm, self.setting, range(self.setting.clients))
         self.noise = SimulatedNoise(seed)
         self.recorder = Recorder(horizon, env.clients, env.parameter(seed))

@@ -14,7 +14,7 @@ import numpy as np
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import CHARGE, ERROR, PROBABILITY, ChoiceParams, decide
 from fedglb.kernels.layout import LOG_GAIN, NAME, UPDATES
-from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
+from fedglb.kernels.pointers import borrow, call3, call_fires, call_radius, call_step
 from fedglb.parts.trigger import FEW
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
@@ -54,6 +54,8 @@ class KernelParams(NamedTuple):
     own_samples: bool  # whether the trigger counts own samples since the last model, not steps
     share: float  # so many own samples since the last model, per one before it, are enough
     clocked: bool  # whether it counts anything: else the gain alone is compared with the level
+    fires: int  # address of a user's trigger, in place of all these; 0: none
+    fires_constants: FloatArray
 
 
 class LearnerArrays(NamedTuple):
@@ -217,7 +219,12 @@ def play(
                 clock = counters[UPDATES] if params.own_samples else float(t - t_last[k])
             gain = counters[LOG_GAIN]
             recent = counters[UPDATES]
-            if n > first and (
+            if params.fires != 0:
+                if n > first and call_fires(
+                    params.fires, t, t_last[k], gain, int(recent), n, borrow(params.fires_constants)
+                ):
+                    return s, i, ASKS
+            elif n > first and (
                 clock * gain >= params.level
                 or gain >= params.max_gain
                 or (params.share < math.inf and recent >= FEW + params.share * (n - recent))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from operator import methodcaller
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -12,13 +11,15 @@ from fedglb.algorithms.strategy import AnyAlgorithm, Strategy
 from fedglb.environments import Environment, Network, Networked
 from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.kernels.threads import each
+from fedglb.parts.own import say_plain
 from fedglb.simulation.bar import steps_bar
-from fedglb.simulation.compiled import CompiledEngine, block_arrays
+from fedglb.simulation.compiled import CompiledEngine, block_arrays, plain_part
 from fedglb.simulation.reference import Observer, ReferenceEngine
 from fedglb.simulation.results import Run
 from fedglb.simulation.stepwise import Progress
 from fedglb.simulation.strategic import StrategyEngine
 
+AnyEngine: TypeAlias = CompiledEngine | ReferenceEngine | StrategyEngine
 EngineName: TypeAlias = Literal["compiled", "reference"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 _ENV = "fg.Synthetic(problem, clients=200, arms=25)"
@@ -51,7 +52,8 @@ def simulate(
     engine
         "compiled" plays blocks of interactions in compiled code, "reference" delivers each
         message of the protocol. They give the same results, to the bit. A strategy, and any
-        algorithm over a network, has its messages delivered in either case.
+        algorithm over a network, has its messages delivered in either case. Where numba cannot
+        compile a part, "reference" plays, and a warning says so.
     network
         The network that loses and delays messages; None: they arrive at once. The same as
         `fg.Networked(env, network)`.
@@ -134,7 +136,8 @@ def compare(
 
     The results equal those of `simulate`. Drawing the arms of a step takes about as long as playing
     it, so this is the fast way to compare algorithms. With several cores (NUMBA_NUM_THREADS limits
-    them) the algorithms run in several threads.
+    them) the algorithms run in several threads. One with a part that numba cannot compile plays in
+    the reference engine, and a warning says so.
 
     Parameters
     ----------
@@ -161,8 +164,7 @@ def compare(
     Raises
     ------
     InvalidInput
-        If an argument is invalid, an algorithm does not fit the environment, or a part of it is
-        plain Python: use `simulate` with engine="reference".
+        If an argument is invalid, or an algorithm does not fit the environment.
 
     Examples
     --------
@@ -182,32 +184,29 @@ def compare(
         env = Networked(env, network)
     steps = known_horizon(env, horizon)
     seed = integer("seed", seed, at_least=0)
-    engines: list[CompiledEngine | ReferenceEngine | StrategyEngine] = [
-        CompiledEngine(algorithm, env, steps, seed)
-        if isinstance(algorithm, Algorithm) and env.network is None
-        else stepwise(algorithm, env, steps, seed)
-        for algorithm in every
-    ]
-    together = [engine for engine in engines if isinstance(engine, CompiledEngine)]
-    alone = [engine for engine in engines if not isinstance(engine, CompiledEngine)]
-    parts = len(alone) + bool(together)  # played one after the other
+    engines = [_engine(algorithm, env, steps, seed) for algorithm in every]
     title = every[0].name if len(every) == 1 else f"{len(every)} algorithms"
     with steps_bar(progress, title, steps) as tell:
-
-        def done(part: int, count: int) -> None:
+        # plain Python takes as long for a step as the compiled engine for many
+        compiled = all(isinstance(engine, CompiledEngine) for engine in engines)
+        for done in advance(engines, env, steps, seed, None if compiled else 1):
             if tell is not None:
-                tell((part * steps + count) // parts)
-
-        if together:
-            for count in advance(together, env, steps, seed):
-                done(0, count)
-        for part, engine in enumerate(alone, start=bool(together)):
-            engine.run(functools.partial(done, part))
+                tell(done)
     return [engine.result() for engine in engines]
 
 
+def _engine(algorithm: AnyAlgorithm, env: Environment, horizon: int, seed: int) -> AnyEngine:
+    """Return the compiled engine where it can play, and a warning where a part prevents that."""
+    if isinstance(algorithm, Algorithm) and env.network is None:
+        if (plain := plain_part(algorithm)) is None:
+            return CompiledEngine(algorithm, env, horizon, seed)
+        (part, why), code = plain, getattr(plain[0], "function", type(plain[0]))
+        say_plain(code, f"{part} plays through the reference engine, which is slower: {why}")
+    return stepwise(algorithm, env, horizon, seed)
+
+
 def advance(
-    engines: Sequence[CompiledEngine],
+    engines: Sequence[AnyEngine],
     env: Environment,
     horizon: int,
     seed: int,
@@ -215,9 +214,12 @@ def advance(
 ) -> Iterator[int]:
     """Play all engines on the same steps; yield the number of steps done, from time to time.
 
-    Stop iterating to end early: the engines then have their results so far. `at_most`: maximum
-    steps from one yield to the next; None: one block.
+    Compiled engines play in threads, the others, with a user's code in them, one by one in the
+    caller's thread. Stop iterating to end early: the engines then have their results so far.
+    `at_most`: maximum steps from one yield to the next; None: one block.
     """
+    compiled = [engine for engine in engines if isinstance(engine, CompiledEngine)]
+    others = [engine for engine in engines if not isinstance(engine, CompiledEngine)]
     for block in env.checked_blocks(horizon, seed):
         shared = block_arrays(block)
         steps = shared.arms.shape[0]
@@ -229,7 +231,9 @@ def advance(
                 if name != "first"
             }
             piece = shared._replace(first=shared.first + begin, **arrays)
-            each(methodcaller("play", piece), engines)
+            each(methodcaller("play", piece), compiled)
+            for engine in others:
+                engine.play(block, begin, end)
             yield shared.first + end - 1
 
 

@@ -66,9 +66,14 @@ class Stepwise(ABC):
         """Play all steps."""
         for block in self.env.checked_blocks(self.horizon, self.seed):
             for step in range(block.arms.shape[0]):
-                self._step(block, step)
+                self.play(block, step, step + 1)
                 if progress is not None:
                     progress(block.first + step)
+
+    def play(self, block: Block, begin: int, end: int) -> None:
+        """Play the steps from `begin` to `end` − 1 of a block, counted from 0."""
+        for step in range(begin, end):
+            self._step(block, step)
 
     def _step(self, block: Block, step: int) -> None:
         self.t = t = block.first + step

@@ -13,8 +13,9 @@ from numpy.testing import assert_array_equal
 
 import fedglb as fg
 from fedglb.kernels.compile import kernel
-from fedglb.parts.choice import NotCompiled, own
+from fedglb.parts import own
 from fedglb.parts.choice.base import KernelChoice
+from fedglb.parts.own import NotCompiled
 from tests.parts.choice.decisions import place, play
 
 ENGINES = ("compiled", "reference")
@@ -144,7 +145,7 @@ def twice(x):
     return 2.0 * x
 
 
-HALF, LATE = 0.5, math.nan
+HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -176,32 +177,26 @@ def test_numbers_of_a_rule_and_a_helper_that_is_a_kernel_are_compiled():
         assert_array_equal(found, run(fg.Sigma(2.0)).choices)
 
 
-def plain_helper(x):
-    return x
-
-
 @dataclass(frozen=True)
-class Helped(fg.Choice):
-    """Calls a function that is not compiled, by fields that are no numbers."""
+class Listed(fg.Choice):
+    """Reads fields that are no numbers."""
 
     widths: tuple[float, ...]
     by: str = "first"
 
     def score(self, arms, model, t):
-        return model.mean + plain_helper({"first": self.widths[0]}[self.by]) * model.sd
+        return model.mean + {"first": self.widths[0]}[self.by] * model.sd
 
 
 def test_what_numba_cannot_compile_runs_as_plain_python_and_says_so_once():
     expected = run(fg.Sigma(1.5)).choices
     own._said.clear()
-    with pytest.warns(
-        NotCompiled, match=r"Helped\.score runs as plain Python.*plain_helper"
-    ) as told:
-        assert_array_equal(run(Helped((1.5,))).choices, expected)
+    with pytest.warns(NotCompiled, match=r"Listed\.score runs as plain Python.*widths") as told:
+        assert_array_equal(run(Listed((1.5,))).choices, expected)
     assert len(told) == 1
     for engine in ENGINES:
-        assert_array_equal(run(Helped((1.5, 2.0)), engine).choices, expected)
-    algorithms = [fg.fedglb_auto(choice=Helped((width,))) for width in (0.5, 1.5, 2.5)]
+        assert_array_equal(run(Listed((1.5, 2.0)), engine).choices, expected)
+    algorithms = [fg.fedglb_auto(choice=Listed((width,))) for width in (0.5, 1.5, 2.5)]
     env = fg.Synthetic(fg.Problem(dim=4), clients=3, arms=6)
     assert_array_equal(fg.compare(algorithms, env, 40, seed=2)[1].choices, expected)
 
@@ -360,26 +355,32 @@ def by_a_global(self, arms, model, t):
     return model.mean + HALF * model.sd
 
 
-def test_a_score_that_depends_on_anything_else_is_refused(monkeypatch):
+def test_a_score_that_depends_on_anything_else_is_refused():
     for engine in ENGINES:
         with pytest.raises(fg.InvalidInput, match=r"Mine.score.*as in the call before.*random"):
             run(made(random), engine)
-    rule = made(by_a_global)
+    widths = np.array([0.5])
+    rule = made(lambda self, arms, model, t: model.mean + widths[0] * model.sd)
     assert_array_equal(run(rule).choices, run(fg.Sigma(0.5)).choices)
-    monkeypatch.setitem(by_a_global.__globals__, "HALF", 40.0)
+    widths[0] = 40.0  # machine code has the numbers in it
     with pytest.raises(fg.InvalidInput, match="no global variable that changes"):
         run(rule)
 
 
-def by_a_late_global(self, arms, model, t):
-    return model.mean + (LATE if t == 4 else 0.0)
+def test_a_name_that_is_given_another_value_makes_other_machine_code(monkeypatch):
+    rule = made(by_a_global)
+    assert_array_equal(run(rule).choices, run(fg.Sigma(0.5)).choices)
+    monkeypatch.setitem(by_a_global.__globals__, "HALF", 40.0)
+    for engine in ENGINES:
+        assert_array_equal(run(rule, engine).choices, run(fg.Sigma(40.0)).choices)
 
 
-def test_scores_that_are_finite_in_python_alone_are_refused(monkeypatch):
-    rule = made(by_a_late_global)
+def test_scores_that_are_finite_in_python_alone_are_refused():
+    late = np.array([math.nan])
+    rule = made(lambda self, arms, model, t: model.mean + (late[0] if t == 4 else 0.0))
     with pytest.raises(fg.InvalidInput, match=r"t=4\)\[0\] = nan"):
         run(rule)
-    monkeypatch.setitem(by_a_late_global.__globals__, "LATE", 0.0)
+    late[0] = 0.0
     for engine in ENGINES:
         with pytest.raises(fg.InvalidInput, match=r"Mine\(\) at t=4: \[0\] = nan.*written"):
             run(rule, engine)

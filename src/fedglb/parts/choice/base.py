@@ -11,7 +11,8 @@ import numpy as np
 
 from fedglb.kernels.decide import ChoiceParams
 from fedglb.kernels.pointers import INDEX, address_of
-from fedglb.parts.choice.own import Model, index_of
+from fedglb.parts.choice.own import FIRST, KNOWN, MODEL, SCORE, Model, index_of
+from fedglb.parts.own import Code, method
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -20,7 +21,9 @@ class Choice(ABC):
     """A rule by which a client chooses among the arms on offer. Subclasses are frozen dataclasses.
 
     A rule ranks the arms by `score`; one of equal scores is drawn, each with the same probability.
-    A rule around another rule (`Bank`, `EpsilonGreedy`) ranks by the score of that rule.
+    A rule around another rule (`Bank`, `EpsilonGreedy`) ranks by the score of that rule. Where a
+    rule is expected, a plain function of any of `arms`, `mean`, `sd`, `theta`, `covariance` and `t`
+    is one (docs/own_parts.md).
 
     Examples
     --------
@@ -41,6 +44,13 @@ class Choice(ABC):
     >>> run = fg.simulate(fg.fedglb_auto(choice=Growing(0.5)), env, horizon=5)
     >>> run.choices.shape, run.caveats[-1]
     ((5, 2), 'Growing(scale=0.5): nothing is proven')
+
+    Without parameters, a function is enough:
+
+    >>> rule = lambda mean, sd, t: mean + 0.5 * math.sqrt(math.log(1 + t)) * sd
+    >>> same = fg.simulate(fg.fedglb_auto(choice=rule), env, horizon=5)
+    >>> (same.choices == run.choices).all(), same.caveats[-1]
+    (np.True_, '<lambda>: nothing is proven')
     """
 
     #: ε, the probability of an arm drawn uniformly.
@@ -80,6 +90,12 @@ class Choice(ABC):
         return True
 
     @property
+    def code(self) -> Code:
+        """The score for kernels, if `has_score`."""
+        call = f"{type(self).__name__}.score(arms, model, t)"
+        return method(SCORE, self, "score", call, (KNOWN["arms"], MODEL, "t"), FIRST)
+
+    @property
     def needs_sets(self) -> bool:
         """Whether the choice depends on confidence sets, and not on the model alone."""
         return self.bank is not None
@@ -95,7 +111,7 @@ class Choice(ABC):
 
         It depends on its arguments and on the rule's fields alone, and may change the arrays.
         numba compiles it, if it can; if not, it runs as plain Python, and a warning says so
-        (docs/research.md).
+        (docs/own_parts.md).
 
         Parameters
         ----------

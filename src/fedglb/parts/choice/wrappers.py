@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fedglb.errors import InvalidInput, instance, number
+from fedglb.errors import InvalidInput, instance, number, under
 from fedglb.parts.choice.base import Choice, KernelChoice
+from fedglb.parts.choice.function import as_choice
 from fedglb.parts.choice.index import Greedy
 
 
@@ -55,6 +56,8 @@ class Bank(KernelChoice):
     credit: float = 0.0
 
     def __post_init__(self) -> None:
+        with under("index"):
+            object.__setattr__(self, "index", as_choice(self.index))
         instance("index", self.index, Choice, "Bayes()")
         if self.index.ranked_by is not self.index:
             allowed = "a rule that does not wrap another one, e.g. Bayes()"
@@ -135,6 +138,8 @@ class EpsilonGreedy(KernelChoice):
         allowed = "a number from 0 to 1"
         if number("epsilon", self.epsilon, at_least=0.0, allowed=allowed) > 1.0:
             raise InvalidInput("epsilon", self.epsilon, allowed)
+        with under("rule"):
+            object.__setattr__(self, "rule", as_choice(self.rule))
         instance("rule", self.rule, Choice, "Ucb()")
         if isinstance(self.rule, EpsilonGreedy):
             allowed = "a rule other than EpsilonGreedy: set the larger epsilon once"

@@ -12,8 +12,10 @@ from fedglb.parts.confidence.lazy_ons import LazyOnsRadius
 from fedglb.parts.confidence.linear import Linear
 from fedglb.parts.confidence.mixture import Mixture
 from fedglb.parts.confidence.one_pass import OnePassRadius
+from fedglb.parts.confidence.own import ConfidenceLike, OwnRadius, as_confidence
 
 __all__ = [
-    "Confidence", "FedGLBRadius", "Fixed", "GlobalModel", "Iterate", "LazyOnsRadius", "Linear",
-    "Mixture", "OnePassRadius", "OwnModel", "Posterior",
+    "Confidence", "ConfidenceLike", "FedGLBRadius", "Fixed", "GlobalModel", "Iterate",
+    "LazyOnsRadius", "Linear", "Mixture", "OnePassRadius", "OwnModel", "OwnRadius", "Posterior",
+    "as_confidence",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fedglb.kernels.pointers import BOUNDS, address_of
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import LocalState
+from fedglb.parts.own import Code
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -40,7 +41,8 @@ class Confidence(ABC, Generic[State]):
 
     The inequality fails with probability at most δ for all clients and steps together, where the
     subclass does not say otherwise (`caveats`). The formula is a kernel, so that both engines
-    round alike; docs/research.md shows how to write one.
+    round alike; docs/own_parts.md shows how to write one. Where a radius is expected, a plain
+    function is one, e.g. ``lambda samples: 0.5 / (1 + samples)``.
 
     Examples
     --------
@@ -74,6 +76,35 @@ class Confidence(ABC, Generic[State]):
     sub_gaussian: ClassVar[bool] = True
     #: What limits the proof in a federation, beside `caveats`, one sentence each.
     federation_caveats: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def by_formula(self) -> bool:
+        """Whether `formula` has the radius, and not a `radius` that a subclass overrides."""
+        return type(self).radius is Confidence.radius
+
+    @property
+    def why_plain(self) -> str | None:
+        """Why only the reference engine plays by it; None: its `formula` is a kernel."""
+        if self.by_formula:
+            return None
+        return "it overrides `radius` instead of defining a kernel `formula`"
+
+    def rehearsal(self, setting: Setting, state: State) -> tuple[Code, tuple[Any, ...]] | None:
+        """Return a user's function and what it is first called with; None: there is none.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            A client's state before any sample.
+
+        Returns
+        -------
+        tuple or None
+            The function's code, and the arguments of the kernel around it.
+        """
+        return None
 
     @property
     def bounds_address(self) -> int:

@@ -15,6 +15,7 @@ from fedglb.kernels.layout import CENTRE, EPOCH, INVERSE, LOG_GAIN, MATRIX, THET
 from fedglb.kernels.linalg import invert, matvec
 from fedglb.kernels.pointers import STEP, address_of, call_step
 from fedglb.model import SharedModel
+from fedglb.parts.own import Code
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
@@ -158,7 +159,8 @@ class LocalUpdate(Generic[State]):
     """How a client learns from its own samples: its state, and its change by a sample.
 
     Subclasses are frozen dataclasses that hold hyper-parameters only. `step` is a kernel, so that
-    both engines round alike; docs/research.md shows how to write one.
+    both engines round alike; docs/own_parts.md shows how to write one. Where a local update is
+    expected, a plain function that returns the next θ is one.
 
     Examples
     --------
@@ -196,6 +198,28 @@ class LocalUpdate(Generic[State]):
     personal: ClassVar[bool] = False
     #: What the matrix of its states sums up.
     metric: ClassVar[Metric] = "covariance"
+
+    @property
+    def why_plain(self) -> str | None:
+        """Why only the reference engine learns by it; None: its `step` is a kernel."""
+        if type(self).observe is LocalUpdate.observe:
+            return None
+        return "it overrides `observe` instead of defining a kernel `step`"
+
+    def rehearsal(self, setting: Setting) -> tuple[Code, tuple[Any, ...]] | None:
+        """Return a user's function and what it is first called with; None: there is none.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        tuple or None
+            The function's code, and the arguments of the kernel around it.
+        """
+        return None
 
     def prior(self, setting: Setting) -> float:
         """Return the multiple of the identity that A starts from.
@@ -365,7 +389,7 @@ class LocalUpdate(Generic[State]):
         """
         if first >= len(samples):
             return
-        if type(self).observe is not LocalUpdate.observe:  # a custom one, in plain Python
+        if self.why_plain is not None:
             for index in range(first, len(samples)):
                 self.observe(setting, state, samples, index)
             return

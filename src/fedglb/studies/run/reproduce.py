@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from fedglb.environments.base import all_rewards
 from fedglb.errors import InvalidInput, relocated, under
 from fedglb.io.atomic import atomic_write, exclusive_lock
-from fedglb.simulation.compiled import is_compiled
+from fedglb.simulation.compiled import runs_compiled
 from fedglb.studies.report import Report, write_report
 from fedglb.studies.results.store import SweepResult
 from fedglb.studies.results.study import (
@@ -101,7 +101,7 @@ class _Work:
             with relocated(lambda path: in_search(path, each, first)):
                 made.append(self._read(tables))
             for i, one in enumerate(made[-1].configurations):
-                if not is_compiled(one.algorithm) or made[-1].env.network is not None:
+                if not runs_compiled(one.algorithm, made[-1].env):
                     where = ("search", "algorithm", first + i // each, "name")
                     allowed = "compiled parts only, and no network: the search stops runs early"
                     with under(source=plan.source):

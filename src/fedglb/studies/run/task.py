@@ -23,8 +23,7 @@ import cloudpickle
 from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import Kernel
 from fedglb.provenance import code_digest, data_digest
-from fedglb.simulation import EngineName, Run, compare, simulate
-from fedglb.simulation.compiled import is_compiled
+from fedglb.simulation import Run, compare
 from fedglb.studies.results.tables import part, to_bytes
 from fedglb.studies.spec.experiment import Experiment, read_experiment
 from fedglb.studies.spec.own_code import digests, forget_edited, importable, name_of
@@ -208,16 +207,7 @@ def run_task(experiment: Experiment, task: Task, report: Path | None) -> Outcome
 def _compare(experiment: Experiment, task: Task, progress: Callable[[int], None]) -> list[Run]:
     algorithms = [experiment.configurations[i].algorithm for i in task.configurations]
     env, horizon, seed = experiment.env, experiment.horizon, task.seed
-    if all(map(is_compiled, algorithms)):
-        return compare(algorithms, env, horizon, seed, progress=progress)
-    # some part is plain Python: one run at a time, and the engines agree to the bit
-    engines: list[EngineName] = [
-        "compiled" if is_compiled(each) else "reference" for each in algorithms
-    ]
-    return [
-        simulate(each, env, horizon, seed, engine, progress=progress)
-        for each, engine in zip(algorithms, engines, strict=True)
-    ]
+    return compare(algorithms, env, horizon, seed, progress=progress)
 
 
 @functools.cache  # once per worker

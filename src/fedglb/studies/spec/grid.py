@@ -25,7 +25,7 @@ from fedglb.algorithms.own import find, is_own
 from fedglb.algorithms.own import takes as takes_of
 from fedglb.algorithms.strategy import AnyAlgorithm, Strategy
 from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, number, one_of, under
-from fedglb.parts.confidence import Fixed
+from fedglb.parts.confidence import Fixed, as_confidence
 
 #: The columns of results that are not parameters of an algorithm.
 OTHER_COLUMNS = frozenset(
@@ -331,6 +331,7 @@ def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
 
 def confidence_in_words(value: Any) -> str:
     """Return a radius as text, as results have it: "lemma", "fixed=0.3", "iterate"."""
+    value = as_confidence(value)
     if isinstance(value, Fixed):
         return f"fixed={value.alpha}"
     if isinstance(value, Mapping):
