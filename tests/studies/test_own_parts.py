@@ -145,6 +145,7 @@ def test_what_was_finished_can_be_read_without_its_objects(tmp_path, alone):
 def test_no_parameter_takes_the_place_of_another_column(alone):
     columns = set(fg.load_sweep(alone).runs.columns)
     assert OTHER_COLUMNS - columns == {"configuration"}
+    assert columns - OTHER_COLUMNS - set(all_parameters()) == {"drawn"}  # its own parameter
     assert not OTHER_COLUMNS & set(all_parameters())
 
 

@@ -32,7 +32,8 @@ OTHER_COLUMNS = frozenset(
     {
         "label", "algorithm", "link", "dim", "radius", "noise", "curvature", "clients", "arms",
         "horizon", "seed", "regret", "reward", "syncs", "rounds", "transfers", "scalars", "bits",
-        "interactions", "caveats", "randomised", "configuration",
+        "interactions", "caveats", "randomised", "client_regret", "update_seconds",
+        "configuration",
     }
 )  # fmt: skip
 _SHORT = {"threshold": "D", "updates": "B"}
