@@ -210,8 +210,12 @@ def test_a_run_says_whether_another_seed_gives_another_one():
     means = np.full((T, 4, 5), 0.5)
     env = fg.Recorded(PROBLEM, np.full((T, 4, 5, 3), 0.1), means, np.zeros((T, 4)))
     drawn = Script(choose=lambda player, arms, t: player.world.rng.integers(len(arms)))
+    own = Script(
+        choose=lambda player, arms, t: np.random.default_rng(player.world.seed + t).integers(5)
+    )
     assert not fg.simulate(Script(), env).parameters["randomised"]
     assert fg.simulate(drawn, env).parameters["randomised"]
+    assert fg.simulate(own, env).parameters["randomised"]
 
 
 def test_what_the_choice_was_drawn_from_is_unknown():

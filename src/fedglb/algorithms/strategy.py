@@ -99,7 +99,12 @@ class World:
     horizon: int
     seed: int = 0
     who: int = -1
-    drew: bool = field(default=False, init=False)  # whether it was asked for random numbers
+    drew: bool = field(default=False, init=False)  # whether it was asked for what the seed decides
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "seed":
+            self.drew = True
+        return super().__getattribute__(name)
 
     @functools.cached_property
     def rng(self) -> np.random.Generator:
@@ -112,7 +117,6 @@ class World:
         return self._generator(0, self.clients)
 
     def _generator(self, *key: int) -> np.random.Generator:
-        self.drew = True
         return np.random.default_rng([_ROLE, self.seed, *key])
 
 
