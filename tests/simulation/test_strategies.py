@@ -120,7 +120,8 @@ def test_late_rewards_and_clients_that_do_not_act():
 @pytest.mark.parametrize(
     ("content", "numbers", "bits"),
     [
-        (1.5, 1, 64), (7, 1, 64), (True, 1, 1), (None, 0, 0), (b"abc", 0, 24), ("é", 0, 16),
+        (1.5, 1, 64), (7, 1, 64), (-(2**63), 1, 64), (2**200, 1, 201), (1j, 1, 128), (True, 1, 1),
+        (None, 0, 0), (b"abc", 0, 24), ("é", 0, 16),
         (np.zeros((2, 3)), 6, 384), (np.zeros(5, dtype=np.float32), 5, 160),
         (np.zeros(5, dtype=np.int8), 5, 40), (np.float16(1.0), 1, 16),
         ((1.0, np.zeros(2, np.uint16), b"x"), 3, 64 + 32 + 8), ({"a": 1.0, "b": [2, 3]}, 3, 192),
@@ -239,6 +240,10 @@ BAD = {
     "a float": (Script(choose=lambda player, arms, t: 1.0), "index of an arm"),
     "content": (Script(observe=lambda *_: object()), "messages of numbers"),
     "objects in an array": (Script(observe=lambda *_: np.array([{}])), "messages of numbers"),
+    "a masked array": (
+        Script(observe=lambda *_: np.ma.array([1.0, 2.0], mask=[False, True])),
+        "messages of numbers",
+    ),
     "an addressee": (Script(observe=lambda *_: fg.Payload(1.0, to=2)), "go to the coordinator"),
     "no client": (Script(tick=lambda *_: fg.Payload(1.0, to=4)), "a client, 0 … 3"),
 }
