@@ -241,7 +241,8 @@ def test_events_that_follow_from_events_come_in_the_order_of_time():
     [
         ({"loss": 1.0}, "loss"), ({"loss": [0.1, -0.1]}, r"loss\[1\]"), ({"delay": -1.0}, "delay"),
         ({"bandwidth": 0.0}, "bandwidth"), ({"jitter": math.inf}, "jitter"), ({"step": 0}, "step"),
-        ({"delay": "fast"}, "delay"), ({"away": [(1, 2)]}, "first step, last step"),
+        ({"delay": "fast"}, "delay"), ({"delay": np.array(0.5)}, "delay"),
+        ({"away": [(1, 2)]}, "first step, last step"),
         ({"away": {0: (5, 4)}}, "away"), ({"away": {-1: (1, 2)}}, "away"),
         ({"away": {0: 7}}, "away"), ({"retry": 0.0}, "retry"), ({"time_limit": 0.0}, "time_limit"),
     ],
@@ -255,3 +256,10 @@ def test_a_network_is_checked(given, text):
 def test_a_network_fits_the_clients(given):
     with pytest.raises(fg.InvalidInput, match="network"):
         play(UCB, fg.Network(**given))
+
+
+def test_what_is_no_network_is_refused_by_its_name():
+    with pytest.raises(fg.InvalidInput, match=r"^network = 0\.5: expected a Network"):
+        fg.simulate(UCB, ENV, T, network=0.5)  # type: ignore[arg-type]
+    with pytest.raises(fg.InvalidInput, match=r"^network = 0\.5: expected a Network"):
+        fg.compare([UCB], ENV, T, network=0.5)  # type: ignore[arg-type]
