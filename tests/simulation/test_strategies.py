@@ -301,6 +301,17 @@ def test_neither_observer_nor_another_object():
         fg.simulate(Script, ENV, T)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("network", [None, fg.Network(delay=1e-6)])
+def test_messages_that_answer_each_other_without_an_end_are_refused(network):
+    strategy = Script(
+        observe=lambda player, arm, reward, t: b"" if t == 3 else None,
+        react=lambda centre, client, message: message,
+        answer=lambda player, message: message,
+    )
+    with pytest.raises(fg.InvalidInput, match=r"Script: messages in a step.*answer each other"):
+        play(strategy, fg.Synthetic(PROBLEM, clients=1, arms=2), network=network)
+
+
 def test_what_a_strategy_raises_comes_out():
     def fails(*_: Any) -> None:
         raise KeyError("mine")
