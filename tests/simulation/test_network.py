@@ -11,6 +11,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.simulation.post import Post
+from fedglb.simulation.reference import ReferenceEngine
 from tests.unchanged import runs as unchanged
 
 N, T = 5, 60
@@ -114,6 +115,17 @@ def test_clients_go_on_with_the_old_model_while_an_update_is_under_way():
     before = slice(0, first - 1)
     assert np.array_equal(late.choices[before], at_once.choices[before])
     assert not np.array_equal(late.choices, at_once.choices)
+
+
+def test_samples_age_by_the_clock_of_the_coordinator():
+    """It gets a request 3 s after the step in which a client sent it."""
+    algorithm = fg.fedglb_auto(memory=fg.HalfLife(20.0))
+    engine = ReferenceEngine(algorithm, fg.Networked(ENV, fg.Network(delay=3.0)), T, 1)
+    engine.run()
+    model, update = engine.coordinator.model, engine.coordinator.last_update
+    assert model is not None
+    assert update is not None
+    assert model.now == update.t + 3
 
 
 def test_lost_messages_are_sent_again_and_counted():
