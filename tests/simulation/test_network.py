@@ -11,6 +11,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.simulation.post import Post
+from fedglb.simulation.reference import ReferenceEngine
 from tests.unchanged import runs as unchanged
 
 N, T = 5, 60
@@ -114,6 +115,17 @@ def test_clients_go_on_with_the_old_model_while_an_update_is_under_way():
     before = slice(0, first - 1)
     assert np.array_equal(late.choices[before], at_once.choices[before])
     assert not np.array_equal(late.choices, at_once.choices)
+
+
+def test_samples_age_by_the_clock_of_the_coordinator():
+    """It gets a request 3 s after the step in which a client sent it."""
+    algorithm = fg.fedglb_auto(memory=fg.HalfLife(20.0))
+    engine = ReferenceEngine(algorithm, fg.Networked(ENV, fg.Network(delay=3.0)), T, 1)
+    engine.run()
+    model, update = engine.coordinator.model, engine.coordinator.last_update
+    assert model is not None
+    assert update is not None
+    assert model.now == update.t + 3
 
 
 def test_lost_messages_are_sent_again_and_counted():
@@ -241,7 +253,8 @@ def test_events_that_follow_from_events_come_in_the_order_of_time():
     [
         ({"loss": 1.0}, "loss"), ({"loss": [0.1, -0.1]}, r"loss\[1\]"), ({"delay": -1.0}, "delay"),
         ({"bandwidth": 0.0}, "bandwidth"), ({"jitter": math.inf}, "jitter"), ({"step": 0}, "step"),
-        ({"delay": "fast"}, "delay"), ({"away": [(1, 2)]}, "first step, last step"),
+        ({"delay": "fast"}, "delay"), ({"delay": np.array(0.5)}, "delay"),
+        ({"away": [(1, 2)]}, "first step, last step"),
         ({"away": {0: (5, 4)}}, "away"), ({"away": {-1: (1, 2)}}, "away"),
         ({"away": {0: 7}}, "away"), ({"retry": 0.0}, "retry"), ({"time_limit": 0.0}, "time_limit"),
     ],
@@ -255,3 +268,10 @@ def test_a_network_is_checked(given, text):
 def test_a_network_fits_the_clients(given):
     with pytest.raises(fg.InvalidInput, match="network"):
         play(UCB, fg.Network(**given))
+
+
+def test_what_is_no_network_is_refused_by_its_name():
+    with pytest.raises(fg.InvalidInput, match=r"^network = 0\.5: expected a Network"):
+        fg.simulate(UCB, ENV, T, network=0.5)  # type: ignore[arg-type]
+    with pytest.raises(fg.InvalidInput, match=r"^network = 0\.5: expected a Network"):
+        fg.compare([UCB], ENV, T, network=0.5)  # type: ignore[arg-type]

@@ -120,7 +120,8 @@ def test_late_rewards_and_clients_that_do_not_act():
 @pytest.mark.parametrize(
     ("content", "numbers", "bits"),
     [
-        (1.5, 1, 64), (7, 1, 64), (True, 1, 1), (None, 0, 0), (b"abc", 0, 24), ("é", 0, 16),
+        (1.5, 1, 64), (7, 1, 64), (-(2**63), 1, 64), (2**200, 1, 201), (1j, 1, 128), (True, 1, 1),
+        (None, 0, 0), (b"abc", 0, 24), ("é", 0, 16),
         (np.zeros((2, 3)), 6, 384), (np.zeros(5, dtype=np.float32), 5, 160),
         (np.zeros(5, dtype=np.int8), 5, 40), (np.float16(1.0), 1, 16),
         ((1.0, np.zeros(2, np.uint16), b"x"), 3, 64 + 32 + 8), ({"a": 1.0, "b": [2, 3]}, 3, 192),
@@ -210,8 +211,12 @@ def test_a_run_says_whether_another_seed_gives_another_one():
     means = np.full((T, 4, 5), 0.5)
     env = fg.Recorded(PROBLEM, np.full((T, 4, 5, 3), 0.1), means, np.zeros((T, 4)))
     drawn = Script(choose=lambda player, arms, t: player.world.rng.integers(len(arms)))
+    own = Script(
+        choose=lambda player, arms, t: np.random.default_rng(player.world.seed + t).integers(5)
+    )
     assert not fg.simulate(Script(), env).parameters["randomised"]
     assert fg.simulate(drawn, env).parameters["randomised"]
+    assert fg.simulate(own, env).parameters["randomised"]
 
 
 def test_what_the_choice_was_drawn_from_is_unknown():
@@ -235,6 +240,10 @@ BAD = {
     "a float": (Script(choose=lambda player, arms, t: 1.0), "index of an arm"),
     "content": (Script(observe=lambda *_: object()), "messages of numbers"),
     "objects in an array": (Script(observe=lambda *_: np.array([{}])), "messages of numbers"),
+    "a masked array": (
+        Script(observe=lambda *_: np.ma.array([1.0, 2.0], mask=[False, True])),
+        "messages of numbers",
+    ),
     "an addressee": (Script(observe=lambda *_: fg.Payload(1.0, to=2)), "go to the coordinator"),
     "no client": (Script(tick=lambda *_: fg.Payload(1.0, to=4)), "a client, 0 … 3"),
 }
@@ -290,6 +299,17 @@ def test_neither_observer_nor_another_object():
         play(Script(), engine="reference", observer=print)
     with pytest.raises(fg.InvalidInput, match="an Algorithm"):
         fg.simulate(Script, ENV, T)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("network", [None, fg.Network(delay=1e-6)])
+def test_messages_that_answer_each_other_without_an_end_are_refused(network):
+    strategy = Script(
+        observe=lambda player, arm, reward, t: b"" if t == 3 else None,
+        react=lambda centre, client, message: message,
+        answer=lambda player, message: message,
+    )
+    with pytest.raises(fg.InvalidInput, match=r"Script: messages in a step.*answer each other"):
+        play(strategy, fg.Synthetic(PROBLEM, clients=1, arms=2), network=network)
 
 
 def test_what_a_strategy_raises_comes_out():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -222,7 +223,24 @@ def test_what_was_finished_can_be_read_without_its_objects(tmp_path, alone):
 def test_no_parameter_takes_the_place_of_another_column(alone):
     columns = set(fg.load_sweep(alone).runs.columns)
     assert OTHER_COLUMNS - columns == {"configuration"}
+    assert columns - OTHER_COLUMNS - set(all_parameters()) == {"drawn"}  # its own parameter
     assert not OTHER_COLUMNS & set(all_parameters())
+
+
+@dataclass(frozen=True)
+class Holding(Pooled):
+    """A strategy that holds anything."""
+
+    held: Any = None
+
+
+def test_parameters_of_a_strategy_are_numbers_or_text_without_addresses():
+    held = [np.int64(3), 4, len, lambda x: x]
+    made = fg.Experiment.of([Holding(0.2, each) for each in held], coins(2), 9).configurations
+    assert [each.parameters["held"] for each in made[:2]] == [3, 4]
+    assert [type(each.parameters["held"]) for each in made[:2]] == [int, int]
+    assert made[2].parameters["held"] == "<built-in function len>"
+    assert made[3].label.endswith("<lambda>>")
 
 
 # -- told apart ------------------------------------------------------------------------------------
@@ -291,6 +309,7 @@ SCRIPT = """
 import sys
 import threading
 from dataclasses import dataclass, replace
+from typing import Any
 import fedglb as fg
 from tests.studies.own_parts import Cautious, coins
 

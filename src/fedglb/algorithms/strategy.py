@@ -99,7 +99,12 @@ class World:
     horizon: int
     seed: int = 0
     who: int = -1
-    drew: bool = field(default=False, init=False)  # whether it was asked for random numbers
+    drew: bool = field(default=False, init=False)  # whether it was asked for what the seed decides
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "seed":
+            self.drew = True
+        return super().__getattribute__(name)
 
     @functools.cached_property
     def rng(self) -> np.random.Generator:
@@ -112,7 +117,6 @@ class World:
         return self._generator(0, self.clients)
 
     def _generator(self, *key: int) -> np.random.Generator:
-        self.drew = True
         return np.random.default_rng([_ROLE, self.seed, *key])
 
 
@@ -144,7 +148,8 @@ class Strategy(ABC):
     which counts as a global update. Content arrives as a copy that cannot be written to.
 
     The ledger counts numbers (each number and element of an array) and bits: 64 for a Python
-    number, those of its type for an element of an array, 8 per byte; none for keys of a dict.
+    number (1 for a bool, 128 for a complex one, more for a whole number that needs more), those of
+    its type for an element of an array, 8 per byte; none for keys of a dict.
 
     Examples
     --------
@@ -241,7 +246,8 @@ def _frozen(content: Any, what: str) -> Any:
         return content
     if isinstance(content, bytearray):
         return bytes(content)
-    if isinstance(content, np.ndarray | np.generic) and content.dtype.kind in "biufc":
+    numbers = isinstance(content, np.ndarray | np.generic) and content.dtype.kind in "biufc"
+    if numbers and not isinstance(content, np.ma.MaskedArray):  # a copy would lose the mask
         copy = np.array(content)
         copy.flags.writeable = False
         return copy if copy.ndim else copy[()]
@@ -276,6 +282,8 @@ def _size(content: Any) -> tuple[int, int]:
             return 1, 1
         case complex():
             return 1, 128
+        case int():
+            return 1, max(64, content.bit_length())
         case _:
             return 1, 64
     return sum(n for n, _ in inner), sum(b for _, b in inner)

@@ -158,7 +158,7 @@ class Network:
 def _each(network: Network, name: str, **bounds: Any) -> None:
     """Check a number, or one per client, which becomes a tuple."""
     given = getattr(network, name)
-    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray) or not np.ndim(given):
         number(name, given, **bounds)
         return
     each = tuple(float(number((name, i), value, **bounds)) for i, value in enumerate(given))

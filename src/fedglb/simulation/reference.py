@@ -102,6 +102,7 @@ class ReferenceEngine(Stepwise, Engine):
 
     def end_step(self, t: int) -> None:
         """Begin an update if one is due."""
+        self.coordinator.now = t
         self.send_down(self.coordinator.end_step(t))
 
     def communication(self) -> tuple[int, int, Ledger]:
@@ -110,6 +111,7 @@ class ReferenceEngine(Stepwise, Engine):
 
     def handle(self, event: object) -> None:
         """Deliver a message, or leave out the clients that have not answered in time."""
+        self.coordinator.now = self.t  # a late request has the step in which it was sent
         if isinstance(event, _TimeLimit):
             update = self.coordinator.update
             if update is not None and event == _TimeLimit(update.number, update.rounds):

@@ -66,14 +66,14 @@ class Run:
         One row per step, T rows, with the totals so far: t, regret, reward, syncs,
         rounds, transfers, scalars, bits.
     updates
-        One row per global update (none for One-UCB-GLM): the step t; the requesting client,
-        counted from 0, or null on a schedule; n, the number of samples; rounds; of
-        the fitted model gradient_norm, gap (the certified distance from the minimum) and
-        projected (whether it was moved into the ball); right after the update alpha, the
-        radius, and theta_star_inside, whether the confidence ellipsoid contains θ* (null where
-        θ* is not known); and ridge, the λ in force. Over a network (`fg.Network`): seconds from
-        the request until the coordinator has the model, and seconds_to_all, until the last client
-        that gets it has it (null if that is after the last step).
+        One row per global update (none for One-UCB-GLM): t, the step of its request, or in which
+        a strategy's was sent; the requesting client, counted from 0, or null on a schedule; n, the
+        number of samples; rounds; of the fitted model gradient_norm, gap (the certified distance
+        from the minimum) and projected (whether it was moved into the ball); right after the update
+        alpha, the radius, and theta_star_inside, whether the confidence ellipsoid contains θ* (null
+        where θ* is not known); and ridge, the λ in force. Over a network (`fg.Network`): seconds
+        from the request until the coordinator has the model, and seconds_to_all, until the last
+        client that gets it has it (null if that is after the last step).
     choices
         The index of the arm that each client chose in each step, shape (T, N); −1 where a
         client did not act, or a log does not know the reward.

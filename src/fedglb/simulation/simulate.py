@@ -87,10 +87,8 @@ def simulate(
     (20, (20, 5))
     """
     _check("algorithm", algorithm)
-    instance("env", env, Environment, _ENV)
+    env = _over(env, network)
     one_of("engine", engine, ENGINES)
-    if network is not None:
-        env = Networked(env, network)
     if observer is not None and (engine == "compiled" or not isinstance(algorithm, Algorithm)):
         allowed = 'no observer, or an fg.Algorithm with engine="reference"'
         raise InvalidInput("observer", observer, allowed)
@@ -102,6 +100,15 @@ def simulate(
     with steps_bar(progress, algorithm.name, steps) as tell:
         run.run(tell)
     return run.result()
+
+
+def _over(env: Environment, network: Network | None) -> Environment:
+    """Return the environment over the network, if there is one."""
+    instance("env", env, Environment, _ENV)
+    if network is None:
+        return env
+    instance("network", network, Network, "fg.Network(delay=0.5)")
+    return Networked(env, network)
 
 
 def _check(argument: str, algorithm: object) -> None:
@@ -179,9 +186,7 @@ def compare(
     every = list(algorithms)
     for k, algorithm in enumerate(every):
         _check(f"algorithms[{k}]", algorithm)
-    instance("env", env, Environment, _ENV)
-    if network is not None:
-        env = Networked(env, network)
+    env = _over(env, network)
     steps = known_horizon(env, horizon)
     seed = integer("seed", seed, at_least=0)
     engines = [_engine(algorithm, env, steps, seed) for algorithm in every]

@@ -18,6 +18,8 @@ from fedglb.simulation.results import Recorder, Run
 from fedglb.simulation.stepwise import Stepwise
 from fedglb.typing import FloatArray
 
+#: The most messages of a client's links in a step: more answer each other without an end.
+_MOST = 100_000
 _METHODS = {"client": ("choose", "observe"), "coordinator": ("receive",)}
 
 
@@ -36,6 +38,7 @@ class StrategyEngine(Stepwise):
         self.clients = [
             _checked("client", strategy.client(i, world)) for i, world in enumerate(self.worlds[1:])
         ]
+        self._posted = 0  # messages since the last step's end
         self._since: float | None = None  # when what the next global update answers was sent
         self._on_the_way: dict[int, list[Any]] = {}  # by update: its row, start, clients without it
 
@@ -61,6 +64,7 @@ class StrategyEngine(Stepwise):
 
     def end_step(self, t: int) -> None:
         """Let the coordinator act by the clock, if it does."""
+        self._posted = 0
         act = getattr(self.coordinator, "end_step", None)
         if act is not None:
             self._send_down(act(t), f"end_step(t={t})")
@@ -105,6 +109,10 @@ class StrategyEngine(Stepwise):
     def _post(
         self, i: int, message: Payload, *, upward: bool, sent: float, update: int | None = None
     ) -> None:
+        self._posted += 1
+        if self._posted > _MOST * self.env.clients:
+            allowed = f"at most {_MOST:,} per client: these answer each other without an end"
+            raise InvalidInput(f"{self.strategy.name}: messages in a step", self._posted, allowed)
         numbers, bits = size(message)
         way, carries = "up" if upward else "down", int(bits > 0)
         self.ledger.add(message.name, way, 1, carries, numbers, bits)

@@ -6,9 +6,12 @@ import dataclasses
 import inspect
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import (
@@ -32,7 +35,8 @@ OTHER_COLUMNS = frozenset(
     {
         "label", "algorithm", "link", "dim", "radius", "noise", "curvature", "clients", "arms",
         "horizon", "seed", "regret", "reward", "syncs", "rounds", "transfers", "scalars", "bits",
-        "interactions", "caveats", "randomised", "configuration",
+        "interactions", "caveats", "randomised", "client_regret", "update_seconds",
+        "configuration",
     }
 )  # fmt: skip
 _SHORT = {"threshold": "D", "updates": "B"}
@@ -305,7 +309,12 @@ def _described(choice: Selection, algorithm: AnyAlgorithm) -> dict[str, float | 
 
 
 def _as_result(value: object) -> float | int | str | None:
-    return value if value is None or isinstance(value, float | int) else str(value)
+    """Return a value as a number or text; without addresses, which differ between processes."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, float | int):
+        return value
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", str(value))
 
 
 def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
