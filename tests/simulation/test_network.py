@@ -99,6 +99,9 @@ def test_a_straggler_holds_up_all_unless_there_is_a_limit():
     n = goes_on.updates["n"].to_numpy()
     t = goes_on.updates["t"].to_numpy()
     assert (n <= 4 * (t + 1)).all()  # without the samples of the slow client
+    messages = dict(goes_on.ledger["message", "messages"].rows())
+    asked, answered = messages["SumsRequest"], messages["Covariance"]
+    assert asked - N <= answered <= asked  # its late answers count, too, but for those on their way
 
 
 def test_nobody_reaches_a_client_that_is_away():
