@@ -19,6 +19,7 @@ from fedglb.parts.global_update import GlobalUpdate, Refit
 from fedglb.parts.local_update import LocalUpdate
 from fedglb.parts.local_update.lazy_ons import LazyRate
 from fedglb.parts.memory import Memory
+from fedglb.parts.own import FunctionPart
 from fedglb.parts.spread import Pooled
 from fedglb.parts.trigger import Trigger
 from fedglb.problem_table import ProblemTable
@@ -77,6 +78,7 @@ def _concrete(base: type) -> set[type]:
     below = {kind for each in base.__subclasses__() for kind in {each, *_concrete(each)}}
     own = {kind for kind in below if kind.__module__.startswith("fedglb.") and _public(kind)}
     own.discard(Refit)  # made around a solver by an update: no algorithm names it
+    own -= {kind for kind in own if issubclass(kind, FunctionPart)}  # no agreement names a function
     own -= {kind for kind in own if issubclass(kind, LocalUpdate) and not hasattr(kind, "step")}
     return {kind for kind in own if not inspect.isabstract(kind)}
 

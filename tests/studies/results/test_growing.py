@@ -21,6 +21,9 @@ from fedglb.studies.spec.keys import keys_of
 from tests.studies.own_parts import Plain, coins, plain
 from tests.studies.tiny import bytes_of, held, parts, start_sweep, tables, toml
 
+#: A sweep says once per process that a part is plain Python.
+pytestmark = pytest.mark.filterwarnings("ignore::fedglb.parts.own.NotCompiled")
+
 
 @pytest.fixture
 def ran(monkeypatch):
