@@ -117,9 +117,12 @@ def compare(
     level: float = 0.95,
 ) -> Comparison:
     """Compare settings of a table of runs: see `SweepResult.compare`."""
-    one_of("column", column, TOTALS)
+    one_of("column", column, (*TOTALS, "update_seconds"))
     one_of("interval", interval, get_args(Interval))
     level = number("level", level, above=0.0, below=1.0)
+    runs = runs.filter(pl.col(column).is_not_null())  # seconds: without a network or an update
+    if runs.is_empty():
+        raise InvalidInput("column", column, "a sweep with updates over a network, for this one")
     said, runs = repeated(runs), distinct(runs)
     grouped = runs.group_by("label", maintain_order=True).agg(
         pl.len().alias("seeds"), pl.col(column).cast(pl.Float64).mean().alias("mean"),
