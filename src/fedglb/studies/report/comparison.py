@@ -205,6 +205,11 @@ def _notes(
             f"Corrected for {counts[0]:.0f} comparisons: intervals hold together (Bonferroni), p "
             f"is adjusted (Holm){sure}."
         )
+    if any(each.p is not None and each.low is None for each in found):
+        notes.append(
+            "The same difference at every one of n seeds has no interval; its p is 2/2ⁿ, that of "
+            "flipped signs."
+        )
     if any(each.verdict == "too few seeds" for each in found):
         notes.append(f"Fewer than {ENOUGH} seeds that both have give no interval and no verdict.")
     return notes
