@@ -244,6 +244,13 @@ def odd(n):
 
 HELPERS = types.ModuleType("helpers_of_mine")
 exec("def inner(x):\n    return 3.0 * x\ndef outer(x):\n    return 0.5 * inner(x)", vars(HELPERS))
+HELPERS.SCALE = 0.25
+
+
+def through_the_module(x):
+    return HELPERS.SCALE * HELPERS.inner(x)
+
+
 HELPERS.deeper, HELPERS.back = types.ModuleType("helpers_of_mine.deeper"), HELPERS
 exec("def own(x):\n    return 1.5 * x", vars(HELPERS.deeper))
 
@@ -256,6 +263,7 @@ exec("def own(x):\n    return 1.5 * x", vars(HELPERS.deeper))
         lambda x: (2.5 if odd(7) else 1.0) * x - (x if even(8) else 0.0),
         lambda x: HELPERS.outer(x),
         lambda x: HELPERS.back.deeper.own(x),
+        lambda x: through_the_module(x) + 0.5 * HELPERS.outer(x),  # other names of one module
         lambda x: (lambda z: half(z) * 3.0)(x),
     ],
 )

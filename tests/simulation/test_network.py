@@ -99,6 +99,9 @@ def test_a_straggler_holds_up_all_unless_there_is_a_limit():
     n = goes_on.updates["n"].to_numpy()
     t = goes_on.updates["t"].to_numpy()
     assert (n <= 4 * (t + 1)).all()  # without the samples of the slow client
+    messages = dict(goes_on.ledger["message", "messages"].rows())
+    asked, answered = messages["SumsRequest"], messages["Covariance"]
+    assert asked - N <= answered <= asked  # its late answers count, too, but for those on their way
 
 
 def test_nobody_reaches_a_client_that_is_away():
@@ -254,6 +257,7 @@ def test_events_that_follow_from_events_come_in_the_order_of_time():
         ({"loss": 1.0}, "loss"), ({"loss": [0.1, -0.1]}, r"loss\[1\]"), ({"delay": -1.0}, "delay"),
         ({"bandwidth": 0.0}, "bandwidth"), ({"jitter": math.inf}, "jitter"), ({"step": 0}, "step"),
         ({"delay": "fast"}, "delay"), ({"delay": np.array(0.5)}, "delay"),
+        ({"delay": [[1.0], [1.0, 2.0]]}, r"delay\[0\]"),
         ({"away": [(1, 2)]}, "first step, last step"),
         ({"away": {0: (5, 4)}}, "away"), ({"away": {-1: (1, 2)}}, "away"),
         ({"away": {0: 7}}, "away"), ({"retry": 0.0}, "retry"), ({"time_limit": 0.0}, "time_limit"),

@@ -301,6 +301,19 @@ def test_neither_observer_nor_another_object():
         fg.simulate(Script, ENV, T)  # type: ignore[arg-type]
 
 
+def test_a_strategy_is_a_dataclass():
+    class Own(Script):
+        def __init__(self, every: int) -> None:
+            self.every = every
+
+    class Default(Script):
+        observe = 3  # the dataclass above keeps its default
+
+    for made in (lambda: Own(every=3), Default):
+        with pytest.raises(fg.InvalidInput, match=r"@dataclass\(frozen=True\) above the class"):
+            made()
+
+
 @pytest.mark.parametrize("network", [None, fg.Network(delay=1e-6)])
 def test_messages_that_answer_each_other_without_an_end_are_refused(network):
     strategy = Script(

@@ -232,6 +232,17 @@ class Holding(Pooled):
     """A strategy that holds anything."""
 
     held: Any = None
+    memory: int = 100
+    choice: str = "softmax"
+
+
+def test_fields_of_a_strategy_are_no_parts_of_the_package():
+    table = {"name": f"{__name__}:Holding", "memory": [50, 60], "choice": "argmax"}
+    made = fg.read_experiment(tables(algorithm=[table], defaults={})).configurations
+    assert [each.algorithm for each in made] == [
+        Holding(memory=50, choice="argmax"), Holding(memory=60, choice="argmax"),
+    ]  # fmt: skip
+    assert made[0].parameters["own_memory"] == 50
 
 
 def test_parameters_of_a_strategy_are_numbers_or_text_without_addresses():

@@ -95,7 +95,7 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     """Build an algorithm from the name of a preset, or a `module:function` path, and parameters.
 
     `solver`, `confidence`, `choice`, `ridge`, `privacy` and `memory` take the arguments of the
-    functions with these names, also for a user's function.
+    functions with these names, also for a user's function; not for a strategy.
 
     Examples
     --------
@@ -122,9 +122,10 @@ def _built(preset: str, given: Mapping[str, Any], kind: type[T]) -> T:
         "solver": solver, "confidence": confidence, "choice": choice, "ridge": ridge,
         "privacy": privacy, "memory": memory,
     }  # fmt: skip
-    chosen = dict(given)
+    chosen, made_by = dict(given), find("name", preset) if is_own(preset) else ALGORITHMS[preset]
+    has_parts = not (isinstance(made_by, type) and issubclass(made_by, Strategy))
     for key, make in makers.items():
-        if key in chosen:
+        if key in chosen and has_parts:
             with under(key):
                 chosen[key] = make(chosen[key])
     if is_own(preset):

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -188,6 +188,13 @@ class Strategy(ABC):
     >>> run.ledger.select("direction", "messages", "scalars", "bits").rows()
     [('up', 20, 60, 3840), ('down', 40, 120, 7680)]
     """
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Refuse a class that is no dataclass: two of its objects with other numbers are equal."""
+        if "__dataclass_fields__" not in vars(cls):
+            allowed = "a frozen dataclass, with @dataclass(frozen=True) above the class"
+            raise InvalidInput("strategy", cls.__name__, allowed)
+        return super().__new__(cls)
 
     @property
     def name(self) -> str:

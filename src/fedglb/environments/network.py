@@ -158,7 +158,8 @@ class Network:
 def _each(network: Network, name: str, **bounds: Any) -> None:
     """Check a number, or one per client, which becomes a tuple."""
     given = getattr(network, name)
-    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray) or not np.ndim(given):
+    several = isinstance(given, Sequence) or (isinstance(given, np.ndarray) and given.ndim > 0)
+    if isinstance(given, str) or not several:
         number(name, given, **bounds)
         return
     each = tuple(float(number((name, i), value, **bounds)) for i, value in enumerate(given))

@@ -52,7 +52,7 @@ def kernel_around(
     An index beyond an array raises `IndexError` in `function` and what it calls.
     """
     kept: list[object] = []
-    key = around, _meaning(function, (), kept)
+    key = around, _meaning(function, set(), {}, kept)
     if key not in _made:
         _made[key] = _compiled(around, function, signature), kept
     return _made[key][0]
@@ -154,17 +154,19 @@ class _Helpers:
     def ready(self, value: Any, attributes: set[str]) -> Any:
         """Return functions compiled, and modules with such functions; else what is given.
 
-        Of a module only `attributes` are used.
+        Of a module it has at least these attributes.
         """
         if not isinstance(value, _CODE) or not _is_users(value):
             return value
-        if value not in self._made and isinstance(value, types.FunctionType):
-            self.rebuilt(value)
-        elif value not in self._made:
-            self._made[value] = module = types.ModuleType(value.__name__)
-            for name in attributes & vars(value).keys():
-                setattr(module, name, self.ready(vars(value)[name], attributes))
-        return self._made[value]
+        if isinstance(value, types.FunctionType):
+            if value not in self._made:
+                self.rebuilt(value)
+            return self._made[value]
+        module = self._made.setdefault(value, types.ModuleType(value.__name__))
+        for name in attributes & vars(value).keys() - vars(module).keys():
+            setattr(module, name, None)  # modules may lead to each other
+            setattr(module, name, self.ready(vars(value)[name], attributes))
+        return module
 
     def rebuilt(self, function: types.FunctionType) -> types.FunctionType:
         """Return a copy of a function that calls compiled helpers, itself if it is one."""
@@ -186,47 +188,58 @@ class _Helpers:
 
 def _is_recursive(function: types.FunctionType) -> bool:
     """Return whether a function leads back to itself."""
-    left: list[tuple[Any, set[str]]] = [(function, set())]
-    seen: set[object] = set()
+    left: list[tuple[Any, frozenset[str]]] = [(function, frozenset())]
+    seen = set(left)
     while left:
         value, names = left.pop()
         if isinstance(value, types.FunctionType):
-            names = {*_names(value.__code__)}
+            names = frozenset(_names(value.__code__))
             used = [*_globals(value).values(), *_cells(value)]
         else:
             used = [vars(value)[name] for name in names & vars(value).keys()]
         for each in used:
             if each is function:
                 return True
-            if isinstance(each, _CODE) and _is_users(each) and each not in seen:
-                seen.add(each)
-                left.append((each, names))
+            if not isinstance(each, _CODE) or not _is_users(each):
+                continue
+            step = each, frozenset() if isinstance(each, types.FunctionType) else names
+            if step not in seen:
+                seen.add(step)
+                left.append(step)
     return False
 
 
-def _meaning(value: Any, around: tuple[object, ...], kept: list[object]) -> Hashable:
+def _meaning(
+    value: Any, names: set[str], seen: dict[Hashable, int], kept: list[object]
+) -> Hashable:
     """Return what a function does, as a key: its code, and what that uses, as it is now.
 
-    `around` are the functions and modules that lead to this one. Objects that are neither code nor
-    numbers are told apart by their addresses; `kept` keeps them alive.
+    Of a module `names` are used. `seen` numbers the functions, and the modules' attributes, that
+    are in the key already. Objects that are neither code nor numbers are told apart by their
+    addresses; `kept` keeps them alive.
     """
     if isinstance(value, bool | int | float):
         return type(value), repr(value)
     kept.append(value)
     if not isinstance(value, _CODE) or not _is_users(value):
         return id(value)
-    for place, each in enumerate(around):
-        if each is value:
-            return "around", place
-    outer = (*around, value)
     if isinstance(value, types.ModuleType):
-        function = next(each for each in reversed(around) if isinstance(each, types.FunctionType))
-        names = sorted({*_names(function.__code__)} & vars(value).keys())
-        return tuple((name, _meaning(vars(value)[name], outer, kept)) for name in names)
+        found: list[Hashable] = []
+        for name in sorted(names & vars(value).keys()):
+            if (id(value), name) in seen:
+                found.append((name, "seen", seen[id(value), name]))
+                continue
+            seen[id(value), name] = len(seen)
+            found.append((name, _meaning(vars(value)[name], names, seen, kept)))
+        return tuple(found)
+    if id(value) in seen:
+        return "seen", seen[id(value)]
+    seen[id(value)] = len(seen)
+    names = {*_names(value.__code__)}
     used = [*_globals(value).items(), *enumerate(_cells(value))]
     defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
     return (
         value.__code__,
-        tuple((name, _meaning(each, outer, kept)) for name, each in used),
-        tuple(_meaning(each, outer, kept) for each in defaults),
+        tuple((name, _meaning(each, names, seen, kept)) for name, each in used),
+        tuple(_meaning(each, names, seen, kept) for each in defaults),
     )

@@ -122,8 +122,11 @@ class ReferenceEngine(Stepwise, Engine):
         assert isinstance(event, tuple)
         message, sent = event
         if message.upward:
-            idle = self.coordinator.update is None
+            idle, ledger = self.coordinator.update is None, self.coordinator.ledger
+            counted = ledger.messages
             down = self.coordinator.receive(message)
+            if ledger.messages == counted:  # an answer after the time limit: ignored, but sent
+                ledger.count(message)
             if idle and self.coordinator.update is not None:
                 self._requested = sent
             self.send_down(down)

@@ -39,7 +39,6 @@ class StrategyEngine(Stepwise):
             _checked("client", strategy.client(i, world)) for i, world in enumerate(self.worlds[1:])
         ]
         self._posted = 0  # messages since the last step's end
-        self._since: float | None = None  # when what the next global update answers was sent
         self._on_the_way: dict[int, list[Any]] = {}  # by update: its row, start, clients without it
 
     def choose(self, block: Block, step: int, i: int) -> Chosen:
@@ -67,7 +66,7 @@ class StrategyEngine(Stepwise):
         self._posted = 0
         act = getattr(self.coordinator, "end_step", None)
         if act is not None:
-            self._send_down(act(t), f"end_step(t={t})")
+            self._send_down(act(t), f"end_step(t={t})", self.post.now)
 
     def communication(self) -> tuple[int, int, Ledger]:
         """Return the counts: a round is a global update."""
@@ -77,8 +76,7 @@ class StrategyEngine(Stepwise):
         """Deliver a message."""
         i, content, upward, sent, update = event
         if upward:
-            self._since = sent if self._since is None else min(self._since, sent)
-            self._send_down(self.coordinator.receive(i, content), f"receive({i}, message)")
+            self._send_down(self.coordinator.receive(i, content), f"receive({i}, message)", sent)
             return
         receive = getattr(self.clients[i], "receive", None)
         if receive is None:
@@ -96,13 +94,14 @@ class StrategyEngine(Stepwise):
                 raise InvalidInput(what, message, allowed)
             self._post(i, message, upward=True, sent=now)
 
-    def _send_down(self, returned: Any, method: str) -> None:
+    def _send_down(self, returned: Any, method: str, begun: float) -> None:
+        """Send the coordinator's messages, which answer what was sent at the time `begun`."""
         what, every = f"{self.strategy.name}: coordinator.{method}", range(self.env.clients)
         for message in payloads(returned, what):
             if message.to is not None and message.to not in every:
                 allowed = f"a message to a client, 0 … {self.env.clients - 1}"
                 raise InvalidInput(what, message, allowed)
-            update = self._new_update() if message.to is None else None
+            update = self._new_update(begun) if message.to is None else None
             for i in every if message.to is None else (message.to,):
                 self._post(i, message, upward=False, sent=self.post.now, update=update)
 
@@ -121,15 +120,13 @@ class StrategyEngine(Stepwise):
         if again:
             self.ledger.add("Resent", way, again, again * carries, again * numbers, again * bits)
 
-    def _new_update(self) -> int:
+    def _new_update(self, begun: float) -> int:
         """Record a global update: a message to all clients."""
-        now = self.post.now
-        begun, self._since = now if self._since is None else self._since, None
         self.syncs += 1
         n = int(self.recorder.log.totals[2])
         row: dict[str, Any] = {"t": self.t, "n": n, "rounds": 1}
         if self.post.network is not None:
-            row["seconds"] = now - begun
+            row["seconds"] = self.post.now - begun
             self._on_the_way[self.syncs] = [row, begun, set(range(self.env.clients))]
         self.recorder.updates.append(row)
         return self.syncs

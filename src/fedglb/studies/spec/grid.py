@@ -313,6 +313,8 @@ def _as_result(value: object) -> float | int | str | None:
     """Return a value as a number or text; without addresses, which differ between processes."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, int) and abs(value) >= 2**63:  # no column has such numbers
+        return float(value)
     if value is None or isinstance(value, float | int):
         return value
     return re.sub(r" at 0x[0-9a-fA-F]+", "", str(value))
