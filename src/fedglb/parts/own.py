@@ -241,8 +241,8 @@ class FunctionPart:
         taken, numbers = self._parameters, self.numbers
         for name, value in self.given:
             if name not in taken or self._is_known(name) or kind_of(value) is None:
-                own = ", ".join(each for each in taken if not self._is_known(each)) or "none"
-                what = f"a number for a parameter that is {_name(self.function)}'s own: {own}"
+                names = ", ".join(each for each in taken if not self._is_known(each)) or "none"
+                what = f"a number for a parameter that is {_name(self.function)}'s own: {names}"
                 raise InvalidInput(name, value, what)
         for name, parameter in taken.items():
             own = parameter.default is not inspect.Parameter.empty or name in numbers

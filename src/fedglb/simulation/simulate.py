@@ -202,12 +202,14 @@ def compare(
 
 def _engine(algorithm: AnyAlgorithm, env: Environment, horizon: int, seed: int) -> AnyEngine:
     """Return the compiled engine where it can play, and a warning where a part prevents that."""
-    if isinstance(algorithm, Algorithm) and env.network is None:
-        if (plain := plain_part(algorithm)) is None:
-            return CompiledEngine(algorithm, env, horizon, seed)
-        (part, why), code = plain, getattr(plain[0], "function", type(plain[0]))
-        say_plain(code, f"{part} plays through the reference engine, which is slower: {why}")
-    return stepwise(algorithm, env, horizon, seed)
+    if not isinstance(algorithm, Algorithm) or env.network is not None:
+        return stepwise(algorithm, env, horizon, seed)
+    if (plain := plain_part(algorithm)) is None:
+        return CompiledEngine(algorithm, env, horizon, seed)
+    engine = stepwise(algorithm, env, horizon, seed)  # what is no such part is refused before
+    (part, why), code = plain, getattr(plain[0], "function", type(plain[0]))
+    say_plain(code, f"{part} plays through the reference engine, which is slower: {why}")
+    return engine
 
 
 def advance(
