@@ -87,7 +87,8 @@ Benchmarks <benchmarks/RESULTS>
 
 
 def add_to_source(app: Sphinx, page: str, text: list[str]) -> None:
-    """Append the navigation to README, and every public name to the API reference."""
+    """Let examples be downloads, and append the navigation and the API reference."""
+    text[0] = text[0].replace("](../examples/", "](path:../examples/")  # a program, no page
     if page == root_doc:
         text[0] += NAVIGATION
     if page == "docs/api":

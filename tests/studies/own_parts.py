@@ -26,6 +26,11 @@ class Cautious(Choice):
         return model.mean - self.width * model.sd
 
 
+def misnamed(mu, sigma, scale=1.0):
+    """A rule that asks for what there is not."""
+    return mu + scale * sigma
+
+
 def growing(mean: FloatArray, sd: FloatArray, width: float = 1.0) -> FloatArray:
     """A rule that is a function."""
     return mean + width * sd

@@ -177,7 +177,7 @@ class Algorithm:
         if self.memory.forgets:
             self._check_memory(solver)
         if not issubclass(self.local_update.state_type, self.confidence.state_type):
-            allowed = f"a radius that fits the local update {local}, or Fixed(alpha)"
+            allowed = f"a radius that fits the local update {local}: Fixed(alpha), or a function"
             raise InvalidInput("confidence", self.confidence, allowed)
 
     def _check_solver(self, solver: GlobalUpdate, local: str) -> None:

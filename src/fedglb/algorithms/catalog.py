@@ -139,7 +139,7 @@ def _own_part(
 ) -> T | None:
     """Return a part object, or the part of a `module:function` path; None for other names.
 
-    A function of what a `function_part` knows is such a part; the table has its numbers.
+    A function that cannot be called with the table's numbers alone is itself the `function_part`.
     """
     if function_part is not None:
         spec = function_part.of(spec)
@@ -150,7 +150,7 @@ def _own_part(
         return None
     argument = ("name",) if isinstance(spec, Mapping) else ()
     name = str(table.pop("name"))
-    if function_part is not None and function_part.fits(function := find(argument, name), table):
+    if function_part is not None and function_part.is_part(function := find(argument, name), table):
         return function_part.of(functools.partial(function, **table))  # type: ignore[no-any-return]
     return call(argument, name, table, kind, example)
 

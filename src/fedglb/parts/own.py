@@ -30,6 +30,7 @@ from fedglb.typing import FloatArray
 ROUNDING = 1e-4
 #: Larger whole numbers are not exact in the constants of a kernel.
 _EXACT = 2**53
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 #: Numbers of the setting that a function may take, by the names that `Problem` and the presets
 #: have for them.
 OF_SETTING: Mapping[str, Callable[[Setting], float]] = {
@@ -225,29 +226,27 @@ class FunctionPart:
         is_function = isinstance(function, types.FunctionType)
         return cls(function, tuple(given.items())) if is_function else value
 
-    @classmethod
-    def fits(cls, function: Callable[..., Any], numbers: Mapping[str, Any]) -> bool:
-        """Return whether a function is such a part with these numbers, and does not return one."""
-        if not isinstance(function, types.FunctionType):
-            return False
-        left = {
-            name
+    @staticmethod
+    def is_part(function: Callable[..., Any], numbers: Mapping[str, Any]) -> bool:
+        """Return whether a function is itself the part: the numbers alone are no call of it."""
+        return isinstance(function, types.FunctionType) and any(
+            parameter.kind in _BY_NAME
+            and parameter.default is inspect.Parameter.empty
+            and name not in numbers
             for name, parameter in parameters(function).items()
-            if name not in numbers and parameter.default is inspect.Parameter.empty
-        }
-        return bool(left) and left <= {*cls.known, *(OF_SETTING if cls.takes_setting else ())}
+        )
 
     def __post_init__(self) -> None:
         allowed = ", ".join([*self.known, *(OF_SETTING if self.takes_setting else ())])
-        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         taken, numbers = self._parameters, self.numbers
         for name, value in self.given:
             if name not in taken or self._is_known(name) or kind_of(value) is None:
-                what = "a number for a parameter of the function that is its own"
+                names = ", ".join(each for each in taken if not self._is_known(each)) or "none"
+                what = f"a number for a parameter that is {_name(self.function)}'s own: {names}"
                 raise InvalidInput(name, value, what)
         for name, parameter in taken.items():
             own = parameter.default is not inspect.Parameter.empty or name in numbers
-            if parameter.kind not in by_name or not (own or self._is_known(name)):
+            if parameter.kind not in _BY_NAME or not (own or self._is_known(name)):
                 near = names_near(name, allowed.split(", ")).rpartition("; ")[2]
                 hint = f"; {near}" if near.startswith("did you mean") else ""
                 what = f"a function of any of {allowed}, and of numbers with defaults{hint}"

@@ -206,7 +206,7 @@ def _engine(algorithm: AnyAlgorithm, env: Environment, horizon: int, seed: int) 
         return stepwise(algorithm, env, horizon, seed)
     if (plain := plain_part(algorithm)) is None:
         return CompiledEngine(algorithm, env, horizon, seed)
-    engine = stepwise(algorithm, env, horizon, seed)
+    engine = stepwise(algorithm, env, horizon, seed)  # refuses an invalid part before the warning
     (part, why), code = plain, getattr(plain[0], "function", type(plain[0]))
     say_plain(code, f"{part} plays through the reference engine, which is slower: {why}")
     return engine

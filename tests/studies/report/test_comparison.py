@@ -134,6 +134,24 @@ def test_equal_settings_tie():
     assert made.bold == (0, 1)
 
 
+def test_the_same_difference_at_every_seed_has_no_interval_and_the_p_of_flipped_signs():
+    first, *_ = near()
+    higher = config("higher", 10, [regret + 2.0 for regret in first["regrets"]], label="higher")
+    made = result(first, higher).compare()
+    assert made.frame.row(1, named=True)["p"] == 2 / 2**8
+    assert "its p is 2/2ⁿ" in str(made)
+    assert "2/2ⁿ" not in str(result(*near()).compare())
+
+
+def test_seconds_per_update_are_compared_where_updates_have_them():
+    runs = result(*near()).runs
+    late = pl.when(pl.col("label") == "a").then(3.0).when(pl.col("label") == "b").then(1.0)
+    made = compare(runs.with_columns(late.alias("update_seconds")), column="update_seconds")
+    assert verdicts(made) == {"b": None, "a": "higher"}  # the others have no update
+    with pytest.raises(InvalidInput, match="over a network"):
+        compare(runs.with_columns(update_seconds=None), column="update_seconds")
+
+
 def test_a_regret_that_is_nan_is_never_the_best():
     runs = result(config("x", 1, [4.0]), config("y", 1, [5.0, 6.0])).runs
     nan = pl.when(pl.col("label") == "x").then(float("nan")).otherwise(pl.col("regret"))

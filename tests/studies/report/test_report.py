@@ -179,7 +179,7 @@ def test_what_the_data_do_not_decide_is_a_tie(tmp_path):
     report, _ = written(tmp_path / "sure", made[0], made[2], own=True)
     assert report.headline == (
         "a has the least mean regret of 2 settings, 45.7 ± 16.2, with 10 transfers. The next, c, "
-        "has 10.0 [8.5, 11.5] (paired t, 6 seeds) more."
+        "has 10.0 [8.5, 11.5] more (paired t, 6 seeds)."
     )
 
 

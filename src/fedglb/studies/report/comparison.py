@@ -117,9 +117,12 @@ def compare(
     level: float = 0.95,
 ) -> Comparison:
     """Compare settings of a table of runs: see `SweepResult.compare`."""
-    one_of("column", column, TOTALS)
+    one_of("column", column, (*TOTALS, "update_seconds"))
     one_of("interval", interval, get_args(Interval))
     level = number("level", level, above=0.0, below=1.0)
+    runs = runs.filter(pl.col(column).is_not_null())  # seconds: without a network or an update
+    if runs.is_empty():
+        raise InvalidInput("column", column, "a sweep with updates over a network, for this one")
     said, runs = repeated(runs), distinct(runs)
     grouped = runs.group_by("label", maintain_order=True).agg(
         pl.len().alias("seeds"), pl.col(column).cast(pl.Float64).mean().alias("mean"),
@@ -201,6 +204,11 @@ def _notes(
         notes.append(
             f"Corrected for {counts[0]:.0f} comparisons: intervals hold together (Bonferroni), p "
             f"is adjusted (Holm){sure}."
+        )
+    if any(each.p is not None and each.low is None for each in found):
+        notes.append(
+            "The same difference at every one of n seeds has no interval; its p is 2/2ⁿ, that of "
+            "flipped signs."
         )
     if any(each.verdict == "too few seeds" for each in found):
         notes.append(f"Fewer than {ENOUGH} seeds that both have give no interval and no verdict.")

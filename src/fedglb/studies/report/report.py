@@ -232,18 +232,18 @@ def headline(numbers: StudyNumbers, claims: Sequence[Claim], compared: Compariso
         return f"{before}{text}."
     ties = [row for row in others if row["verdict"] != "higher"]
     closest = (ties or others)[0]
-    difference = bracketed(closest["difference"], closest["low"], closest["high"])
+    difference, how = bracketed(closest["difference"], closest["low"], closest["high"]), ""
     if closest["low"] is not None:
         pairs = f", corrected for all {k * (k - 1) // 2} pairs" if k > 2 else ""
-        difference += f" (paired t, {closest['seeds']} seeds{pairs})"
+        how = f" (paired t, {closest['seeds']} seeds{pairs})"
     other = titles[closest["setting"]]
     if not ties:
-        return f"{text}. The next, {other.title}, has {difference} more."
+        return f"{text}. The next, {other.title}, has {difference} more{how}."
     count = f"{len(ties)} other{'s are' if len(ties) > 1 else ' is'} not told apart from it"
     against = plus_minus(other.regret, other.error)
     return (
         f"Not decided: {text}, but {count}: {other.title} has {against}, a paired difference of "
-        f"{difference}."
+        f"{difference}{how}."
     )
 
 

@@ -210,7 +210,7 @@ class SweepResult:
             The label of the setting to compare with; None: the best of the others by its mean,
             which is the least, or the largest `"reward"`.
         column
-            A total of `runs`, such as "regret".
+            A total of `runs`, such as "regret", or "update_seconds" over a network.
         interval
             "t": paired t. "bootstrap": the BCa bootstrap of the paired differences, and p from the
             permutation test that flips their signs; with few seeds that decides less, as it has no

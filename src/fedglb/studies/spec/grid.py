@@ -239,7 +239,8 @@ def configurations(made: Sequence[tuple[Selection, AnyAlgorithm]]) -> tuple[Conf
             allowed = f"parts that are frozen dataclasses, with tuples instead of arrays ({error})"
             raise InvalidInput(choice.key, algorithm.name, allowed) from None
         if before is not choice:
-            allowed = f"each configuration once: {as_text(before.key)} already has this one"
+            same = f"{as_text(before.key)} already has this one (all fields of the dataclass)"
+            allowed = f"each configuration once: {same}"
             raise InvalidInput(choice.key, {"name": choice.preset, **choice.given}, allowed)
     described = [_described(choice, algorithm) for choice, algorithm in made]
     presets = [choice.family for choice, _ in made]
