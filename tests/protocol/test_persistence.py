@@ -118,14 +118,12 @@ FORGETTING = {
     ),
 }
 ALGORITHMS = one_pass() | communicating() | ALONE | FEW | FORGETTING
+SLOW = ("lbfgs, then newton", "personal, adaptive")
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name == "lbfgs, then newton" else [])
-        for name in ALGORITHMS
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ALGORITHMS],
 )
 def test_restarting_before_every_message_changes_nothing(name):
     """The coordinator's file has all of it, an update in progress included."""

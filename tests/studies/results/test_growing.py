@@ -243,6 +243,7 @@ def test_equal_algorithms_that_python_cannot_compare_have_the_same_runs(tmp_path
 # -- faults --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_while_it_grows_it_goes_on_from_there(tmp_path, swept, longer):
     folder = tmp_path / "out"
     experiment, expected = longer

@@ -105,7 +105,7 @@ def test_panels_along_a_key_of_the_environment():
     assert cells[-1].tables["environment"]["heterogeneity"] == 2
 
 
-@pytest.mark.parametrize("axis", FILES)
+@pytest.mark.parametrize("axis", [pytest.param("heterogeneity", marks=pytest.mark.slow), "epsilon"])
 def test_a_second_time_nothing_is_run_and_the_report_is_the_same(
     axis, folders, tmp_path, monkeypatch
 ):
