@@ -151,7 +151,6 @@ def test_files_and_what_the_first_line_says(whole):
     )
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_what_the_data_do_not_decide_is_a_tie(tmp_path):
     base = [30.0, 7.0, 100.0, 55.0, 2.0, 80.0]
     gaps = {"a": (0, 0, 0, 0, 0, 0), "b": (1, -1, 2, -2, 1, 0.4), "c": (9, 12, 10, 11, 10, 8)}
