@@ -118,7 +118,9 @@ FORGETTING = {
     ),
 }
 ALGORITHMS = one_pass() | communicating() | ALONE | FEW | FORGETTING
-SLOW = ("lbfgs, then newton", "personal, adaptive")
+SLOW = (
+    "lbfgs, then newton", "personal, adaptive", "personal effects", "adaptive, some effects",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
+from fedglb.studies.report import page
 from tests.studies.tiny import tables, toml
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_papers():
+    """Draw no figures for papers, which take half of the time of a report: see `papers`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "PAPERS", {})
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -141,6 +141,7 @@ def by_functions(factor):
     }
 
 
+@pytest.mark.slow
 def test_functions_are_sent_to_workers_and_named_in_results(tmp_path):
     algorithms = by_functions(1.5)
     experiment = fg.Experiment.of(algorithms, coins(3), horizon=12, seeds=2, name="functions")

@@ -116,6 +116,7 @@ def test_an_agent_that_has_learned_would_have_done_better(agent, rng):
     assert 0.55 < found.agent.value < 0.75
 
 
+@pytest.mark.slow
 def test_intervals_cover(tmp_path):
     """The agent's value at the time of each decision is known here: coverage is near 95 %."""
     inside = 0

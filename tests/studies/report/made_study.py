@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
+import pytest
 
 from fedglb.studies import SweepResult
+from fedglb.studies.report import page
+from fedglb.studies.report.figures.style import COLUMN, PAGE
 from fedglb.studies.report.page import Drawn
 from fedglb.studies.report.summary import NAMES, StudyNumbers
 from fedglb.studies.results.study import Cell, Study
@@ -17,6 +22,14 @@ from fedglb.studies.results.study import Cell, Study
 def undrawn(name: str, alt: str, caption: str, draw: object) -> Drawn:
     """What `page.drawn` returns, without a figure."""
     return Drawn(name, alt, caption, {f"{name}.svg": b"<svg/>"}, {})
+
+
+@contextmanager
+def papers() -> Iterator[None]:
+    """Draw the figures for papers, too, which most tests leave out: they take long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "PAPERS", {"column": COLUMN, "page": PAGE})
+        yield
 
 
 def six(low: float, high: float) -> list[float]:

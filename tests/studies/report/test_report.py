@@ -19,7 +19,7 @@ from fedglb.studies.report import write_report
 from fedglb.studies.report.figures import over_time
 from fedglb.studies.report.figures.tradeoff import ranges
 from fedglb.studies.report.numerals import setting
-from tests.studies.report.made_study import config, good, numbers, study
+from tests.studies.report.made_study import config, good, numbers, papers, study
 
 VOID = {"source", "meta", "img", "br", "hr", "link", "input"}
 
@@ -81,12 +81,13 @@ def whole(tmp_path_factory):
     configs = [*good(), config("fedglb-ucb-3", 40, [900.0, 950.0], updates=4, label="x <b>& y",
                                caveats=["a < b & c"])]  # fmt: skip
     folder = tmp_path_factory.mktemp("whole")
-    return written(
-        folder, *configs, title="A <b>& title", baselines=baselines, choice=choice,
-        data={"dataset": "D<&", "sha256": "feed"}, profile="quick",
-        full={"command": "fedglb reproduce made --full", "seeds": 30, "horizon": 2000,
-              "clients": 200, "configurations": 46},
-    )  # fmt: skip
+    with papers():
+        return written(
+            folder, *configs, title="A <b>& title", baselines=baselines, choice=choice,
+            data={"dataset": "D<&", "sha256": "feed"}, profile="quick",
+            full={"command": "fedglb reproduce made --full", "seeds": 30, "horizon": 2000,
+                  "clients": 200, "configurations": 46},
+        )  # fmt: skip
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -317,11 +318,14 @@ def test_figures_for_papers_have_the_width_of_a_column_or_a_page_and_letters_of_
                 assert texts(path) == []  # letters are curves: no font is needed
 
 
+@pytest.mark.slow
 def test_user_settings_are_left_alone_and_change_no_byte(tmp_path):
     import matplotlib
 
-    write_report(study(*good()[:1]), tmp_path / "plain")
-    with matplotlib.rc_context({"font.size": 20.0, "font.family": "serif", "text.usetex": True}):
+    theirs = {"font.size": 20.0, "font.family": "serif", "text.usetex": True}
+    with papers():
+        write_report(study(*good()[:1]), tmp_path / "plain")
+    with papers(), matplotlib.rc_context(theirs):
         before = matplotlib.rcParams.copy()
         report = write_report(study(*good()[:1]), tmp_path / "theirs")
         assert matplotlib.rcParams.copy() == before

@@ -30,6 +30,8 @@ PAPER = (
     "Generalized Linear Bandits”."
 )
 _MARKS = {HOLDS: ("✓", "holds"), FAILS: ("✗", "fails"), UNDECIDED: ("?", "undecided")}
+#: The figures of papers, by the end of their files' names.
+PAPERS = {"column": COLUMN, "page": PAGE}
 #: The pages that figures are drawn for, with the browser's condition for each but the first.
 _MEDIA = {
     Medium(narrow=True, dark=True): "(max-width: 640px) and (prefers-color-scheme: dark)",
@@ -74,7 +76,7 @@ def drawn(name: str, alt: str, caption: str, draw: Callable[[Medium], Figure]) -
     """Draw a figure for each page, wide and narrow, light and dark; and for a paper."""
     others = {medium: saved(draw(medium), ("svg",))["svg"] for medium in _MEDIA}
     files = {f"{name}.{kind}": content for kind, content in saved(draw(WIDE)).items()}
-    for where, medium in (("column", COLUMN), ("page", PAGE)):
+    for where, medium in PAPERS.items():
         for kind, content in saved(draw(medium), ("pdf", "svg"), medium).items():
             files[f"{name}-{where}.{kind}"] = content
     return Drawn(name, alt, caption, files, others)
