@@ -36,6 +36,7 @@ class Stepwise(ABC):
     def begin(self) -> None:
         """Begin a run; `env`, `seed` and `recorder` are set."""
         clients = self.env.clients
+        # by client: the step in which a reward becomes known, the arm played, the reward
         self.pending: list[list[tuple[int, FloatArray, float]]] = [[] for _ in range(clients)]
         self.post = Post(self.env.network, clients, self.seed)
 

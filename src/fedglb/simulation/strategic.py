@@ -18,7 +18,7 @@ from fedglb.simulation.results import Recorder, Run
 from fedglb.simulation.stepwise import Stepwise
 from fedglb.typing import FloatArray
 
-#: The most messages of a client's links in a step: more answer each other without an end.
+#: A step has at most this many messages per client: more are an exchange without an end.
 _MOST = 100_000
 _METHODS = {"client": ("choose", "observe"), "coordinator": ("receive",)}
 
